@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import param
@@ -98,3 +99,57 @@ def entries(shown: Dashboard) -> list[Mapping[str, Any]]:
 def tiles(shown: Dashboard) -> dict[str, str]:
     """The tiles: label -> value."""
     return {tile["label"]: tile["value"] for tile in json.loads(shown.live.tiles.content)}
+
+
+# A part of the dashboard by itself
+
+
+def click_button(page: Any, button: Any) -> None:
+    """Click a button of a part."""
+    assert not button.disabled
+    button.clicks += 1
+    page._actions.poll()
+
+
+def choose_in(page: Any, name: str, value: Any) -> None:
+    """Choose a setting beside a part."""
+    with param.edit_constant(widget := page._settings.controls[name].widget):
+        throttled = {"value_throttled": value} if "value_throttled" in widget.param else {}
+        widget.param.update(value=value, **throttled)
+    page._actions.poll()
+
+
+def page_until(page: Any, is_so: Callable[[], Any]) -> None:
+    """Let a part follow its run until something is so."""
+    end = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < end, "it is not so within 60 s"
+        time.sleep(0.02)
+        page._actions.poll()
+        page.update(slow=True)
+
+
+class Loop:
+    """Calls that wait until the event loop makes them."""
+
+    def __init__(self) -> None:
+        self._calls: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+
+    def defer(self, call: Callable[[], None]) -> None:
+        """Let a call wait."""
+        with self._lock:
+            self._calls.append(call)
+
+    def until(self, is_so: Callable[[], Any], *, page: Any = None) -> None:
+        """Make the calls, and let a part look at the disk, until something is so."""
+        end = time.monotonic() + 30
+        while not is_so():
+            assert time.monotonic() < end, "it is not so within 30 s"
+            if page is not None:
+                page.update(slow=True)
+            with self._lock:
+                calls, self._calls = self._calls, []
+            for call in calls:
+                call()
+            time.sleep(0.01)

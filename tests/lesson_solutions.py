@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
 
 import nbformat
 
+# What a learner may give in place of a function: no function, one of other arguments, one without a result
+NO_FUNCTIONS = [None, 12, "text", lambda: 1, lambda *_: None, lambda *_: math.nan, lambda *_: "1", lambda *_: 1 / 0]
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
 
 

@@ -9,12 +9,18 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import panel as pn
+import pytest
+
+from dtdg_lab.dashboard.app import Dashboard
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [
@@ -57,6 +63,58 @@ STATUS = """() => { const found = []; const walk = root => root.querySelectorAll
   if (e.matches('.dl-head .who, .dl-chip, .dl-head .words, .dl-notice, .dl-log li') && e.offsetWidth)
     found.push(e.innerText.replace(/\\s+/g, ' '));
   if (e.shadowRoot) walk(e.shadowRoot); }); walk(document); return found.join('\\n'); }"""
+
+
+MARKS = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+
+@contextmanager
+def chromium(*flags: str, width: int = 1300, height: int = 900) -> Iterator[Any]:
+    """Start a browser with a light theme; yields its page."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch_persistent_context(
+            tempfile.mkdtemp(),
+            executable_path=CHROMIUM,
+            headless=True,
+            args=[*FLAGS, *flags],
+            color_scheme="light",
+            viewport={"width": width, "height": height},
+        )
+        try:
+            yield browser.pages[0]
+        finally:
+            browser.close()
+
+
+@contextmanager
+def served(made: list[Dashboard], make: Callable[[], Dashboard]) -> Iterator[str]:
+    """Serve a dashboard to each page that is opened, and note it; yields the address."""
+
+    def page() -> Any:
+        made.append(make())
+        return made[-1].layout
+
+    pn.extension("plotly")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = pn.serve(page, port=port, show=False, threaded=True)
+    yield f"http://127.0.0.1:{port}/"
+    for dashboard in made:
+        dashboard.close()
+    server.stop()
+
+
+def last_step(page: Any) -> float:
+    """Return the last step that the chart of the loss shows; -1 before it is drawn."""
+    last = page.evaluate(CHARTS).get("loss", {}).get("last_x")
+    return -1 if last is None else float(last)
 
 
 @contextmanager
@@ -109,6 +167,11 @@ def run_all_cells(page: Any) -> None:
     page.wait_for_selector('.jp-Notebook-ExecutionIndicator[data-status="idle"]', timeout=60_000)
     page.get_by_text("| Idle").first.wait_for(timeout=60_000)  # the kernel is connected, not only the page
     started = "[...document.querySelectorAll('.jp-InputPrompt')].some(e => /\\[[*0-9]+\\]/.test(e.textContent))"
+    click_run_all(page, started)
+
+
+def click_run_all(page: Any, started: str) -> None:
+    """Choose Run All Cells until a script says that cells run."""
     for _ in range(6):
         if page.locator(".jp-Dialog .jp-mod-accept").count():
             page.locator(".jp-Dialog .jp-mod-accept").first.click()  # asks for the kernel when it came too early
@@ -163,3 +226,8 @@ def choose(page: Any, option: str) -> None:
     """Choose in the selection that offers the option."""
     choice = page.locator("select:visible", has=page.locator(f"option[value='{option}']")).first
     choice.select_option(option)
+
+
+def points(charts: dict[str, Any], chart: str) -> int:
+    """Return the most points that a line of a chart has."""
+    return max((trace["points"] for trace in charts.get(chart, {}).get("traces", ())), default=0)

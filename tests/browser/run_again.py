@@ -9,7 +9,7 @@ from typing import Any
 
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.runs.liveness import read_notes
-from tests.browser.jupyterlab import CHARTS, look_at, wait_until
+from tests.browser.jupyterlab import CHARTS, click_run_all, look_at, points, wait_until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NOTEBOOK = "00_live_lab.ipynb"
@@ -37,16 +37,7 @@ def engines_and_runs(session: Session) -> tuple[Any, ...]:
 
 def run_all_again(page: Any) -> None:
     """Run > Run All Cells of a notebook whose kernel is connected."""
-    for _ in range(6):
-        page.locator(".lm-MenuBar-itemLabel", has_text=re.compile("^Run$")).first.click()
-        page.get_by_text("Run All Cells", exact=True).first.click()
-        try:
-            page.wait_for_function(WAITS, timeout=5000)
-            return
-        except Exception as error:
-            if type(error).__name__ != "TimeoutError":
-                raise
-    raise AssertionError("Run All Cells was clicked six times and no cell ran")
+    click_run_all(page, WAITS)
 
 
 def restart_and_run_all(page: Any) -> None:
@@ -64,9 +55,11 @@ def has_run(page: Any, last: int) -> None:
     """
     page.wait_for_function(RUN, arg=last, timeout=180_000)
     look_at_dashboard(page)
-    wait_until(page, lambda charts: _points(charts) > 20, timeout_s=180, what="20 points of the loss")
+    wait_until(page, lambda charts: points(charts, "loss") > 20, timeout_s=180, what="20 points of the loss")
     before = page.evaluate(CHARTS)
-    wait_until(page, lambda charts: _points(charts) > _points(before) + 5, timeout_s=60, what="new points")
+    wait_until(
+        page, lambda charts: points(charts, "loss") > points(before, "loss") + 5, timeout_s=60, what="new points"
+    )
     assert len(page.evaluate(PAPERS)) == 1
     assert page.evaluate(CHARTS)["loss"]["x_range"][0] <= 0, "the history from its first step on"
 
@@ -83,7 +76,3 @@ def choose_theme(page: Any, name: str) -> None:
     page.locator(".lm-MenuBar-itemLabel", has_text=re.compile("^Settings$")).first.click()
     page.locator(".lm-Menu-itemLabel", has_text=re.compile("^Theme$")).first.click()
     page.locator(".lm-Menu-itemLabel", has_text=re.compile(f"^{name}$")).first.click()
-
-
-def _points(charts: dict[str, Any]) -> int:
-    return max((trace["points"] for trace in charts.get("loss", {}).get("traces", [])), default=0)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-import socket
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import panel as pn
 import pytest
 
 from dtdg_lab.config.run_config import RunConfig
@@ -17,7 +14,7 @@ from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.studies.run_study import run_study
 from dtdg_lab.studies.sweep import Sweep
 from dtdg_lab.visualization.palette import DARK_COLOURS, PAGE_COLOURS
-from tests.browser.jupyterlab import CHROMIUM, FLAGS
+from tests.browser.jupyterlab import MARKS, chromium, served
 from tests.following import until
 from tests.pretend_features import SYSTEM, FeatureSession
 from tests.pretend_studies import BASE, pretend_training
@@ -40,11 +37,7 @@ CONTROLS = {
     "tablist",
 }
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = MARKS
 
 # every chart that is drawn: its colours, and the words under it
 LOOK = """() => { const found = {}; const walk = root => root.querySelectorAll('*').forEach(e => {
@@ -88,42 +81,19 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[
         sweep = Sweep(BASE, {"full_snapshots": (1, 2), "alpha": (0.1, 0.6)}, seeds=(0,))
         run_study(sweep, name="mine", runs_dir=session.runs_dir, progress=False)
 
-    def page() -> Any:
-        made.append(Dashboard(session, RunConfig(**SYSTEM)))
-        return made[-1].layout
-
-    pn.extension("plotly")
     session.train(RunConfig(**SYSTEM)).advance(30)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = pn.serve(page, port=port, show=False, threaded=True)
-    yield f"http://127.0.0.1:{port}/", made
-    for dashboard in made:
-        dashboard.close()
-    server.stop()
+    with served(made, lambda: Dashboard(session, RunConfig(**SYSTEM))) as address:
+        yield address, made
 
 
 @pytest.fixture(scope="module")
 def page(shown: tuple[str, list[Dashboard]]) -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
     errors: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch_persistent_context(
-            tempfile.mkdtemp(),
-            executable_path=CHROMIUM,
-            headless=True,
-            args=FLAGS,
-            color_scheme="light",
-            viewport={"width": 1300, "height": 900},
-        )
-        found = browser.pages[0]
+    with chromium() as found:
         found.on("pageerror", lambda error: errors.append(str(error)))
         found.goto(shown[0])
         until(lambda: len(_charts(found)) >= 3, timeout_s=60, what="the live charts are drawn")
         yield found
-        browser.close()
     assert errors == []
 
 

@@ -10,44 +10,22 @@ import pytest
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.dashboard.server import Endpoint, serve
-from tests.browser.jupyterlab import CHARTS, CHROMIUM, FLAGS, look_at
+from tests.browser.jupyterlab import MARKS, chromium, last_step, look_at
 from tests.following import until
 from tests.pretend_session import PretendSession
 from tests.proxy import reverse_proxy
 
 NAME = "lab.example.org"
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
-]
+pytestmark = [*MARKS, pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")]
 
 
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A browser's page, for which the proxy's name is this machine."""
-    from playwright.sync_api import sync_playwright
-
     monkeypatch.setenv("DTDG_LAB_STATE", tempfile.mkdtemp())
-    flags = [*FLAGS, f"--host-resolver-rules=MAP {NAME} 127.0.0.1"]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch_persistent_context(
-            tempfile.mkdtemp(),
-            executable_path=CHROMIUM,
-            headless=True,
-            args=flags,
-            viewport={"width": 1300, "height": 900},
-        )
-        yield browser.pages[0]
-        browser.close()
-
-
-def last_step(page: Any) -> float:
-    """The last step that the chart of the loss shows; -1 before it is drawn."""
-    last = page.evaluate(CHARTS).get("loss", {}).get("last_x")
-    return -1 if last is None else float(last)
+    with chromium(f"--host-resolver-rules=MAP {NAME} 127.0.0.1") as found:
+        yield found
 
 
 def is_live(page: Any, url: str, session: PretendSession, run: Any) -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
-import tempfile
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -18,19 +15,19 @@ import pytest
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.cluster.session_files import end_session, list_sessions
-from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.visualization.palette import PAGE_COLOURS
 from tests.browser.jupyterlab import (
     CARDS,
     CHARTS,
-    CHROMIUM,
     CONTROLS,
-    FLAGS,
+    MARKS,
     WIDTHS,
     button,
     choose,
+    chromium,
     lab_server,
     look_at,
+    points,
     run_all_cells,
     wait_for_change,
     wait_until,
@@ -48,27 +45,17 @@ from tests.browser.run_again import (
     restart_and_run_all,
     run_all_again,
 )
-from tests.following import knob_steps, until, until_step
+from tests.following import applied_at_one_step, kill_rank, knob_steps, until, until_step
 
 PICTURES = ROOT / "artifacts"
 
 
-def points(charts: dict[str, Any], chart: str) -> int:
-    return max((trace["points"] for trace in charts.get(chart, {}).get("traces", ())), default=0)
-
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = MARKS
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The notebook in JupyterLab, all of whose cells were told to run; its server and engines serve every test here."""
-    from playwright.sync_api import sync_playwright
-
     PICTURES.mkdir(exist_ok=True)
     folder = tmp_path_factory.mktemp("live-lab")
     shutil.copy(ROOT / "notebooks" / NOTEBOOK, folder)
@@ -80,18 +67,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with (
         pytest.MonkeyPatch.context() as patch,
         lab_server(folder, environment) as address,
-        sync_playwright() as started,
+        chromium(width=1400) as found,
     ):
         patch.setenv("DTDG_LAB_STATE", environment["DTDG_LAB_STATE"])
-        browser = started.chromium.launch_persistent_context(
-            tempfile.mkdtemp(),
-            executable_path=CHROMIUM,
-            headless=True,
-            args=FLAGS,
-            color_scheme="light",
-            viewport={"width": 1400, "height": 900},
-        )
-        found = browser.pages[0]
         found.set_default_timeout(60_000)  # of a click on a slow machine
         found.on(
             "request",
@@ -104,7 +82,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             yield found
         finally:
             found.screenshot(path=PICTURES / "live-lab-last.png")
-            browser.close()
             for left in list_sessions():  # engines of a notebook that no test came to use
                 end_session(left.id)
     assert external == []
@@ -229,11 +206,8 @@ def _steer_by_hand(page: Any, session: Session) -> None:
     button(page, "stop").evaluate("button => button.scrollIntoView({block: 'start'})")
     page.wait_for_timeout(500)
     page.screenshot(path=PICTURES / "live-lab.png")
-    applied = knob_steps(run, "learning_rate")
-    assert applied
-    for change, ranks_and_steps in applied.items():
-        assert {rank for rank, _ in ranks_and_steps} == {0, 1}, change
-        assert len({step for _, step in ranks_and_steps}) == 1, f"{change} applied at {ranks_and_steps}"
+    assert knob_steps(run, "learning_rate")
+    applied_at_one_step(run, "learning_rate")
     _look_at_the_data(page)
     _look_at_a_narrow_window(page)
     _change_the_partition(page, run)
@@ -313,7 +287,7 @@ def _change_the_partition(page: Any, run: Run) -> None:
 
 def _repair_by_hand(page: Any, session: Session, run: Run) -> None:
     """An engine is killed; the buttons bring it back and go on."""
-    os.kill(read_notes(run.path / "live", run.attempt)[1].pid, signal.SIGKILL)
+    kill_rank(run, 1)
     button(page, "resume").wait_for(timeout=60_000)  # the run has failed
     page.locator(".dl-head .dl-dots").first.click()
     page.get_by_role("menuitem", name="Restart engines").click(timeout=60_000)

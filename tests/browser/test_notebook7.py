@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 import urllib.request
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.visualization.palette import PAGE_COLOURS
-from tests.browser.jupyterlab import CHROMIUM, FLAGS, lab_server
+from tests.browser.jupyterlab import MARKS, chromium, lab_server
 from tests.browser.run_again import (
     CELLS,
     NOTEBOOK,
@@ -25,30 +24,17 @@ from tests.browser.run_again import (
 )
 from tests.following import until
 
+pytestmark = [*MARKS, pytest.mark.slow]
 
-@pytest.mark.slow
-@pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
+
 def test_the_live_lab_in_notebook_7(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from playwright.sync_api import sync_playwright
-
     pytest.importorskip("notebook")
     monkeypatch.setenv("DTDG_LAB_STATE", str(tmp_path / "state"))
     shutil.copy(ROOT / "notebooks" / NOTEBOOK, tmp_path)
     environment = {"DTDG_LAB_STATE": str(tmp_path / "state"), "DTDG_LAB_CACHE": str(tmp_path / "cache")}
     errors: list[str] = []
     session = None
-    with lab_server(tmp_path, environment) as address, sync_playwright() as playwright:
-        browser = playwright.chromium.launch_persistent_context(
-            tempfile.mkdtemp(),
-            executable_path=CHROMIUM,
-            headless=True,
-            args=FLAGS,
-            viewport={"width": 1400, "height": 900},
-            color_scheme="light",
-        )
-        page = browser.pages[0]
+    with lab_server(tmp_path, environment) as address, chromium(width=1400) as page:
         # its own scripts complain of settings that are not there, whatever the notebook holds: no matter of the lab's
         page.on("pageerror", lambda e: None if "/static/notebook/" in (e.stack or "") else errors.append(str(e)))
         lab = address.format(notebook=NOTEBOOK)
@@ -70,7 +56,6 @@ def test_the_live_lab_in_notebook_7(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             until(lambda: page.evaluate(PAPERS) == [PAGE_COLOURS["dark"]["page"]], what="dark, as the page became")
         finally:
             page.screenshot(path=ROOT / "artifacts" / "notebook-7-last.png")
-            browser.close()
             if session is not None:
                 session.close()
     assert errors == []

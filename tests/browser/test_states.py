@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-import panel as pn
 import pytest
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.widgets.header import Header
-from tests.browser.jupyterlab import CHARTS, CHROMIUM, FLAGS, STATUS
+from tests.browser.jupyterlab import CHARTS, CHROMIUM, FLAGS, MARKS, STATUS, last_step, served
 from tests.following import until
 from tests.pretend_session import PER_EPOCH, PretendSession
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = [*MARKS, pytest.mark.slow]
 
 CONFIG = RunConfig(dataset="growing", system="psg", ranks=2, epochs=3)
 
@@ -47,21 +40,8 @@ def session() -> PretendSession:
 @pytest.fixture
 def address(session: PretendSession) -> Iterator[str]:
     """Of a server that makes each page a dashboard of the session."""
-    made: list[Dashboard] = []
-
-    def page() -> Any:
-        made.append(Dashboard(session, CONFIG))
-        return made[-1].layout
-
-    pn.extension("plotly")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = pn.serve(page, port=port, show=False, threaded=True)
-    yield f"http://127.0.0.1:{port}/"
-    for dashboard in made:
-        dashboard.close()
-    server.stop()
+    with served([], lambda: Dashboard(session, CONFIG)) as address:
+        yield address
 
 
 @pytest.fixture
@@ -84,12 +64,6 @@ def opened(browser: Any, address: str) -> Any:
 
 def pressed(page: Any, name: str) -> bool:
     return bool(page.locator(".dl-systems button", has_text=name).get_attribute("aria-pressed") == "true")
-
-
-def last_step(page: Any) -> float:
-    """The last step that the chart of the loss shows; -1 before it is drawn."""
-    last = page.evaluate(CHARTS).get("loss", {}).get("last_x")
-    return -1 if last is None else float(last)
 
 
 def test_a_finished_run_is_shown_whole_and_the_next_can_begin(session: PretendSession, address: str, browser: Any):

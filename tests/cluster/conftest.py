@@ -10,6 +10,7 @@ import pytest
 
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.config.run_config import RunConfig
+from tests.following import stop
 
 
 @pytest.fixture
@@ -74,8 +75,7 @@ def session(two_engines: Session) -> Iterator[Session]:
     yield two_engines
     left = two_engines.under_way
     for run in left:
-        run.stop()
-        run.wait(60)
+        stop(run)
     if not two_engines.ready:
         two_engines.repair()
     assert not left, f"the test has left {left} under way"

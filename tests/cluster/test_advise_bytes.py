@@ -8,29 +8,16 @@ import pytest
 
 from dtdg_lab.cluster.one_run import run_config
 from dtdg_lab.cluster.session import Session
-from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.forecast.measured_runs import measured_run
 from dtdg_lab.forecast.rates import fit_rates
+from tests.factories import small_config
 from tests.thinning import thinned
-
-SMALL: dict[str, Any] = {
-    "dataset": "growing",
-    "generated_nodes": 120,
-    "generated_edges": 500,
-    "generated_snapshots": 24,
-    "hidden": 8,
-    "layers": 2,
-    "ranks": 2,
-    "epochs": 2,
-    "threads": 1,
-    "evaluate_every": 2,
-}
 
 
 def predicted_and_counted(session: Session, **changes: Any) -> tuple[frozenset[str], float, float]:
     """What is exact, bytes that the busiest rank sends in an epoch as predicted, and as recorded."""
-    config = RunConfig(**(SMALL | changes))
+    config = small_config(layers=2, ranks=2, epochs=2, threads=1, evaluate_every=2, **changes)
     found = measured_run(run_config(config, session=session).run, load_for(config))
     described = fit_rates([found], found.facts).predict(found.work, found.facts)
     return found.work.exact, described.rank_bytes, found.quantities["rank_bytes"]

@@ -18,7 +18,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.runs.stored_run import open_run
 from tests.cluster import stranger
-from tests.following import until_step
+from tests.following import stop, until_step
 
 ROOT = os.name == "posix" and os.geteuid() == 0
 NOBODY = 65534
@@ -28,11 +28,7 @@ QUIET = {**os.environ, "TORCH_CPP_LOG_LEVEL": "FATAL"}
 @contextmanager
 def attack(ports: Sequence[int], *, files: Sequence[Path] = ()) -> Iterator[dict[str, int]]:
     """A stranger attacks while the block runs, as another account where possible; yields what it did, at the end."""
-    given = {
-        "ports": list(ports),
-        "files": [str(file) for file in files],
-        "account": NOBODY if ROOT else 0,
-    }
+    given = {"ports": list(ports), "files": [str(file) for file in files], "account": NOBODY if ROOT else 0}
     command = [sys.executable, stranger.__file__, json.dumps(given)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=QUIET)
     done: dict[str, int] = {}
@@ -64,8 +60,7 @@ def test_a_run_on_one_machine_goes_on_while_another_account_attacks(session: Ses
             first = run.live.progress.step
             run.set(learning_rate=0.01 * (number + 2))
             until_step(run, first + 20)
-        run.stop()
-        run.wait(60)
+        stop(run)
     assert run.status == "stopped"
     assert done["junk"] > 0
     assert (done["stores"], done["set"]) == (0, 0), "no port is that of a store"

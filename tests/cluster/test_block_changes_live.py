@@ -11,7 +11,7 @@ from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.runs.stored_run import open_run
-from tests.following import change, knob_steps, refused, until_step
+from tests.following import applied_at_one_step, change, events, losses_of, refused, stop, until_step
 
 REDISTRIBUTED = {"to_vertices", "to_snapshots"}
 # layout, blocks and row_ranks are told with each; halo_vertex tells of its blocks alone, and psg of leaving them
@@ -28,21 +28,13 @@ STORY: list[tuple[dict[str, Any], tuple[Any, ...]]] = [
 ]
 
 
-def events(run: Run, kind: str) -> list[dict[str, Any]]:
-    """The data of the events of a kind, in order of time, with their step, rank and attempt."""
-    table = open_run(run.path).table("events")
-    rows = table[table.kind == kind].sort_values("time_ns")
-    return [{**row.data, "step": row.step, "rank": row.rank, "attempt": row.attempt} for row in rows.itertuples()]
-
-
 @pytest.mark.slow
 def test_blocks_and_systems_change_in_a_running_job(session: Session, config: RunConfig) -> None:
     run = session.train(config.replace(layers=2, epochs=1_000_000))
     until_step(run, 3)
     for live_settings, _ in STORY:
         change(run, **live_settings)
-    run.stop()
-    run.wait(60)
+    stop(run)
     _check_that_ranks_agreed(run)
     _check_what_was_told(run)
     _check_what_was_recorded(run)
@@ -50,9 +42,7 @@ def test_blocks_and_systems_change_in_a_running_job(session: Session, config: Ru
 
 def _check_that_ranks_agreed(run: Run) -> None:
     for name in {name for live_settings, _ in STORY for name in live_settings}:
-        for asked, applied in knob_steps(run, name).items():
-            assert {rank for rank, _ in applied} == {0, 1}, f"{name} {asked}"
-            assert len({step for _, step in applied}) == 1, f"{name} {asked} applied at {applied}"
+        applied_at_one_step(run, name)
     live_settings = events(run, "settings")
     assert len(live_settings) == 2 * len(STORY) and all(0 < knob["duration_s"] < 30 for knob in live_settings)
     assert all(knob["when"] == "epoch" for knob in live_settings)
@@ -102,7 +92,7 @@ def _check_what_was_recorded(run: Run) -> None:
 @pytest.mark.slow
 def test_what_does_not_fit_leaves_a_run_going_that_learns_as_undisturbed(session: Session, config: RunConfig) -> None:
     plain = config.replace(system="esdg", layers=2, dtype="float64", optimizer="sgd", epochs=60, seed=3)
-    wanted = losses_of(session.train(plain.replace(system="single", parts=1, ranks=1)).wait(60))
+    wanted = losses_of(session.train(plain.replace(system="single", parts=1, ranks=1)).wait(60), 60)
     run = session.train(plain.replace(blocks=2, slow_rank=0, slow_ms=60.0))
     until_step(run, 3)
     refused(run, "blocks=1000", blocks=1000)
@@ -112,17 +102,8 @@ def test_what_does_not_fit_leaves_a_run_going_that_learns_as_undisturbed(session
     refused(run, "memory_gib=1e-06", blocks=0, memory_gib=1e-6)
     described = [each for each in events(run, "refused") if each["rank"] == 0]
     assert len(described) == 3 and described[-1]["changes"] == {"blocks": 0, "memory_gib": 1e-6}
-    run.stop()
-    run.wait(60)
+    stop(run)
     again = run.resume(system="esdg-hybrid", blocks=4, slow_ms=0.0).wait(60)
     assert again.config.system == "esdg-hybrid" and again.attempt == 2
     assert [each["blocks"] for each in events(again, "blocks")] == [2, 3, 3, 4]
-    assert losses_of(again) == pytest.approx(wanted, rel=1e-9)
-
-
-def losses_of(run: Run) -> list[float]:
-    """The loss of every step, in order."""
-    steps = open_run(run.path).table("steps")
-    steps = steps[steps["rank"] == 0].sort_values("step")
-    assert steps.step.tolist() == list(range(60))
-    return list(steps.global_loss)
+    assert losses_of(again, 60) == pytest.approx(wanted, rel=1e-9)

@@ -12,7 +12,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ControlError
 from dtdg_lab.dashboard.app import Dashboard
 from tests.dashboards import buttons, head, look, notice
-from tests.following import until, until_step
+from tests.following import stop, until, until_step
 
 
 def kill_controllers(session: Session) -> None:
@@ -39,17 +39,12 @@ def test_all_controllers_killed_are_noticed_and_repaired(session: Session, confi
     try:
         look(dashboard)
         assert "controller" in notice(dashboard) and "run" not in buttons(dashboard)
-        run.stop()
-        run.wait(60)
+        stop(run)
         look(dashboard)
         assert not buttons(dashboard)["run"] and ["Restart engines", "repair"] in head(dashboard)["menu"]
     finally:
         dashboard.close()
-    for attempt in (
-        lambda: session.train(config),
-        lambda: run.resume(),
-        lambda: Session.attach(session._files.id),
-    ):
+    for attempt in (lambda: session.train(config), lambda: run.resume(), lambda: Session.attach(session._files.id)):
         began_s = time.monotonic()
         with pytest.raises(ClusterError, match=f"the controller of session '{session.name}' is gone"):
             attempt()
@@ -59,8 +54,7 @@ def test_all_controllers_killed_are_noticed_and_repaired(session: Session, confi
     assert session.name == name and [each.path for each in session.runs] == runs
     again = run.resume()
     until_step(again, run.live.progress.step + 3)
-    again.stop()
-    again.wait(60)
+    stop(again)
     assert again.status == "stopped"
 
 

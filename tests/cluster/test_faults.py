@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import signal
-import subprocess
-import sys
-import textwrap
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +13,6 @@ import psutil
 import pytest
 
 from dtdg_lab.cluster import worker
-from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.cluster.worker import RankTask
 from dtdg_lab.config.run_config import RunConfig
@@ -25,14 +21,10 @@ from dtdg_lab.records.lines import read_lines
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.liveness import is_dead, read_notes
 from dtdg_lab.runs.stored_run import open_run
-from tests.following import until, until_step
+from tests.following import kill_rank, losses_of, stop, until, until_step
+from tests.kernels import start_kernel
 from tests.soak import Soak, table
 from tests.thinning import thinned
-
-
-def kill_rank(session: Session, run: object, rank: int) -> None:
-    notes = read_notes(run.path / "live", run.attempt)  # type: ignore[attr-defined]
-    os.kill(notes[rank].pid, signal.SIGKILL)
 
 
 def assert_failed_and_repairable(session: Session, run, rank: int, ranks: int) -> None:
@@ -53,30 +45,21 @@ def assert_failed_and_repairable(session: Session, run, rank: int, ranks: int) -
     until(lambda: again.live.progress.step > max(before, 5) + 10, timeout_s=30, what="steps after resuming")
     after = {r: sum(len(line["rows"]) for line in read_lines(f)) for r, f in _files(run).items()}
     assert all(after[r] >= written[r] for r in written), "records written before the death are gone"
-    again.stop()
-    again.wait(60)
+    stop(again)
 
 
 def _files(run) -> dict[int, Path]:
     return {int(path.stem[4:]): path for path in (run.path / "records").glob("rank*.jsonl")}
 
 
-@pytest.mark.parametrize("rank", thinned([0, 1], [1]))
-def test_a_rank_killed_in_the_middle_of_a_step(session: Session, config: RunConfig, rank: int) -> None:
-    run = session.train(config.replace(epochs=100_000, slow_rank=rank, slow_ms=100.0))
+@pytest.mark.parametrize(("slow_rank", "killed"), thinned([(0, 0), (1, 1), (0, 1)], [1]))
+def test_a_rank_killed_within_a_step(session: Session, config: RunConfig, slow_rank: int, killed: int) -> None:
+    """The slowed rank is inside its step, and the other one waits in the collective."""
+    run = session.train(config.replace(epochs=100_000, slow_rank=slow_rank, slow_ms=150.0))
     until_step(run, 12)
-    time.sleep(0.03)  # the slowed rank is inside its step, the other waits in the collective
-    kill_rank(session, run, rank)
-    assert_failed_and_repairable(session, run, rank, 2)
-
-
-@pytest.mark.slow
-def test_the_waiting_rank_killed_inside_the_collective(session: Session, config: RunConfig) -> None:
-    run = session.train(config.replace(epochs=100_000, slow_rank=0, slow_ms=200.0))
-    until_step(run, 12)
-    time.sleep(0.1)
-    kill_rank(session, run, 1)
-    assert_failed_and_repairable(session, run, 1, 2)
+    time.sleep(0.05)
+    kill_rank(run, killed)
+    assert_failed_and_repairable(session, run, killed, 2)
 
 
 # on the engine that is to die: once the flag is there it kills itself in an exchange, the other ranks standing in it
@@ -102,7 +85,7 @@ rows.RowExchange = Trapped
 @pytest.mark.slow
 def test_a_rank_killed_in_the_middle_of_an_all_to_all(session: Session, config: RunConfig, tmp_path: Path) -> None:
     sequence = config.replace(system="esdg", blocks=3, dtype="float64", epochs=40, slow_rank=0, slow_ms=40.0)
-    wanted = losses_of(session.train(sequence.replace(slow_ms=0.0)).wait(60))
+    wanted = losses_of(session.train(sequence.replace(slow_ms=0.0)).wait(60), 40)
     for rank, before_start in ((1, True), (0, False)):  # while the other waits for its rows; while they travel
         flag = tmp_path / f"now {rank}"
         trap = TRAP.format(flag=str(flag), before_start=before_start)
@@ -121,15 +104,7 @@ def test_a_rank_killed_in_the_middle_of_an_all_to_all(session: Session, config: 
         again = run.resume(slow_ms=0.0).wait(60)
         attempts = open_run(again.path).table("steps").attempt.value_counts()
         assert attempts[1] >= 8 and attempts[2] >= 5, "steps of both attempts make up the run"
-        assert losses_of(again) == pytest.approx(wanted, rel=1e-12)
-
-
-def losses_of(run: Run) -> list[float]:
-    """The loss of every step, in order."""
-    steps = open_run(run.path).table("steps")
-    steps = steps[steps["rank"] == 0].sort_values("step")
-    assert steps.step.tolist() == list(range(40))
-    return list(steps.global_loss)
+        assert losses_of(again, 40) == pytest.approx(wanted, rel=1e-12)
 
 
 @pytest.mark.slow
@@ -140,7 +115,7 @@ def test_one_of_four_ranks_killed_inside_a_step_and_inside_the_collective(tmp_pa
             run = session.train(four)
             until_step(run, 10)
             time.sleep(0.03)
-            kill_rank(session, run, victim)
+            kill_rank(run, victim)
             assert_failed_and_repairable(session, run, victim, 4)
 
 
@@ -148,9 +123,8 @@ def test_one_of_four_ranks_killed_inside_a_step_and_inside_the_collective(tmp_pa
 def test_all_ranks_killed_at_once(session: Session, config: RunConfig) -> None:
     run = session.train(config.replace(epochs=100_000))
     until_step(run, 10)
-    notes = read_notes(run.path / "live", run.attempt)
-    for note in notes.values():
-        os.kill(note.pid, signal.SIGKILL)
+    for rank in (0, 1):
+        kill_rank(run, rank)
     until(lambda: run.status == "failed", timeout_s=10, what="marked by the kernel, since nobody survived")
     assert "died" in run.reason
     session.repair()
@@ -184,8 +158,7 @@ def test_a_full_disk_is_a_clear_error_and_training_stops(session: Session, confi
     session.repair()
     again = run.resume()
     until_step(again, 20)
-    again.stop()
-    again.wait(60)
+    stop(again)
 
 
 def test_the_cause_is_reported_before_the_group_is_closed(
@@ -218,31 +191,6 @@ def test_runs_that_cannot_be_written_start_nothing(tmp_path: Path, config: RunCo
     assert session.ready
 
 
-KERNEL = """
-import sys, time
-from dtdg_lab.cluster.session import Session
-from dtdg_lab.cluster.worker import RankTask
-from dtdg_lab.config.run_config import RunConfig
-if __name__ == "__main__":
-    session = Session(ranks=2, name="killed", runs_dir=sys.argv[1], idle_s=float(sys.argv[2]))
-    run = session.train(RunConfig.load(sys.argv[3]))
-    while run.live.progress.step < 10:
-        time.sleep(0.05)
-    print("training", flush=True)
-    time.sleep(600)
-"""
-
-
-def start_kernel(tmp_path: Path, config: RunConfig, idle_s: float) -> subprocess.Popen[str]:
-    script, settings = tmp_path / "kernel.py", tmp_path / "config.json"
-    script.write_text(textwrap.dedent(KERNEL))
-    settings.write_text(config.to_json())
-    command = [sys.executable, str(script), str(tmp_path / "runs"), str(idle_s), str(settings)]
-    kernel = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert kernel.stdout is not None and kernel.stdout.readline() == "training\n"
-    return kernel
-
-
 def test_training_outlives_the_kernel_and_a_new_one_steers_it(tmp_path: Path, config: RunConfig) -> None:
     kernel = start_kernel(tmp_path, config.replace(epochs=1_000_000), idle_s=4)
     kernel.kill()
@@ -262,8 +210,7 @@ def test_training_outlives_the_kernel_and_a_new_one_steers_it(tmp_path: Path, co
     same = Session(ranks=2, name="killed", runs_dir=tmp_path / "runs")  # the notebook's cell, run again
     assert same.current is not None and same.current.id == run.id
     same.detach()
-    run.stop()
-    run.wait(60)
+    stop(run)
     processes = session._files.processes()
     assert processes
     session.detach()

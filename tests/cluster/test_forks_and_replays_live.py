@@ -18,7 +18,7 @@ from dtdg_lab.core.errors import ConfigError, ControlError
 from dtdg_lab.engine.exchange.overlap import TRIED
 from dtdg_lab.records.events import Event, OverlapChosen
 from dtdg_lab.runs.stored_run import StoredRun, open_run
-from tests.following import until, until_step
+from tests.following import stop, until, until_step
 
 SLOW = {"slow_rank": 0, "slow_ms": 15.0}  # so that requests come where they should
 
@@ -56,8 +56,7 @@ def test_two_ranks_are_forked_resumed_and_repeated(session: Session, small: RunC
     until(lambda: len(open_run(run.path).directory.checkpoints) > 1, what="a checkpoint kept in the pause")
     run.unpause()
     until_step(run, run.live.progress.step + 4)
-    run.stop()
-    run.wait()
+    stop(run)
     (kept,) = [kept for kept in open_run(run.path).directory.checkpoints if kept.name != "last"]
     assert kept.waiting == {"group_window": 3} and kept.iteration
     with pytest.raises(ConfigError, match="ranks=2, and this is one process"):
@@ -116,8 +115,7 @@ def test_ranks_at_their_own_pace_repeat(session: Session, small: RunConfig) -> N
     run.set(average_every_s=0.01)
     run.unpause()
     until_step(run, 38)
-    run.stop()
-    run.wait()
+    stop(run)
     stored = open_run(run.path)
     assert {"reservoir"} <= set(stored.table("targets").source) and len(stored.table("rounds")) > 4
     check_repeats(run, session)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from typing import Any
 
 import psutil
@@ -15,7 +13,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import RunFailedError
 from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.runs.stored_run import open_run
-from tests.following import change, refused, until, until_step
+from tests.following import change, kill_rank, refused, stop, until, until_step
 
 STEP: list[dict[str, Any]] = [
     {"batch_snapshots": 0.3},
@@ -72,8 +70,7 @@ def test_every_knob_of_hybrid_batches_in_a_running_job(session: Session, hybrid:
     until(lambda: run.status == "paused", what="a pause")
     run.unpause()
     until(lambda: run.status == "running", what="going on")
-    run.stop()
-    run.wait(60)
+    stop(run)
     one, other = knobs_by_rank(run)
     assert one == other == [*STEP, *EPOCH]
     until(lambda: not any(process.is_running() for process in built_by), what="generators end")
@@ -81,8 +78,7 @@ def test_every_knob_of_hybrid_batches_in_a_running_job(session: Session, hybrid:
     again = run.resume()
     until_step(again, run.live.progress.step + 10)
     assert again.config == run.config
-    again.stop()
-    again.wait(60)
+    stop(again)
     assert generators(again) == []
 
 
@@ -112,7 +108,7 @@ def test_a_rank_that_dies_while_nobody_waits_for_it(session: Session, hybrid: Ru
     until_step(run, 20)
     built_by = generators(run)
     assert len(built_by) == 2
-    os.kill(read_notes(run.path / "live", run.attempt)[1].pid, signal.SIGKILL)
+    kill_rank(run, 1)
     took_s = until(lambda: run.status == "failed", timeout_s=15, what="the failure is marked")
     assert took_s < 5.0 and run.failed_rank == 1 and "rank 1 died" in run.reason
     with pytest.raises(RunFailedError, match="rank 1 died"):
@@ -122,6 +118,5 @@ def test_a_rank_that_dies_while_nobody_waits_for_it(session: Session, hybrid: Ru
     again = run.resume(slow_ms=0.0)
     until_step(again, 30)
     change(again, batch_snapshots=0.1)
-    again.stop()
-    again.wait(60)
+    stop(again)
     assert again.status == "stopped" and again.config["batch_snapshots"] == 0.1

@@ -22,9 +22,9 @@ from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.runs.directory import OLD_S, RunDirectory
 from dtdg_lab.runs.liveness import note_file, own_note, write_note
 from dtdg_lab.runs.stored_run import open_run
-from tests.cluster.test_faults import start_kernel
 from tests.dashboards import buttons, head, look, notice
-from tests.following import until, until_step
+from tests.following import stop, until, until_step
+from tests.kernels import start_kernel
 
 
 def kill_everything(kernel: subprocess.Popen[str], files: session_files.SessionFiles) -> None:
@@ -76,8 +76,7 @@ def test_after_everything_was_killed_a_new_session_resumes(
         again = run.resume(session, learning_rate=0.02)
         until(lambda: again.live.progress.step > step + 5, timeout_s=30, what="steps after resuming")
         assert open_run(run.path).status == "running" and again.attempt == 2
-        again.stop()
-        again.wait(60)
+        stop(again)
     steps = run.table("steps")
     for rank in (0, 1):
         assert steps[steps["rank"] == rank].step.tolist() == list(range(steps.step.max() + 1))
@@ -89,13 +88,11 @@ def test_a_session_resumes_a_folder_a_stored_run_and_a_handle(
     first = run = session.train(config.replace(epochs=100_000))
     for kind in (str, open_run, lambda path: first):
         until_step(run, 2)
-        run.stop()
-        run.wait(60)
+        stop(run)
         again = session.resume(kind(run.path))
         assert again.path == run.path and again.attempt == run.attempt + 1
         run = again
-    run.stop()
-    run.wait(60)
+    stop(run)
 
 
 def test_a_living_run_of_another_session_is_not_resumed(session: Session, tmp_path: Path, config: RunConfig) -> None:

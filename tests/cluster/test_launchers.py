@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -16,8 +15,7 @@ import pytest
 
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.core.errors import ClusterError
-from tests.following import until, until_step
+from tests.following import attached, until, until_step
 
 DOC = (Path(__file__).resolve().parents[2] / "docs" / "scale_out.md").read_text()
 
@@ -79,8 +77,9 @@ def trains(tmp_path: Path, text: str, config: RunConfig, monkeypatch: pytest.Mon
     log = (tmp_path / "cluster.log").open("wb")
     cluster = subprocess.Popen([*command, "start", "-n", "2", "--profile=many"], stdout=log, stderr=log, cwd=tmp_path)
     try:
-        until((profile / "security" / "ipcontroller-client.json").is_file, timeout_s=60, what="the controller")
-        session = _attached(tmp_path)
+        connection = profile / "security" / "ipcontroller-client.json"
+        until(connection.is_file, timeout_s=60, what="the controller")
+        session = attached("many", tmp_path / "runs")
         run = session.train(config)
         until_step(run, 10)
         run.set(learning_rate=0.02)
@@ -88,25 +87,15 @@ def trains(tmp_path: Path, text: str, config: RunConfig, monkeypatch: pytest.Mon
         run.stop()
         assert run.wait(30).status == "stopped"
         session.close()
+        assert cluster.poll() is None, "closing an attached session must leave the cluster running"
+        again = Session.attach(connection, runs_dir=tmp_path / "runs")
+        assert again.engines() == {0: True, 1: True}
+        again.close()
     finally:
         subprocess.run([*command, "stop", "--profile=many"], capture_output=True, check=False, timeout=60)
         cluster.terminate()
         cluster.wait(30)
         log.close()
-
-
-def _attached(tmp_path: Path) -> Session:
-    deadline = time.monotonic() + 90
-    while True:
-        try:
-            session = Session.attach("many", runs_dir=tmp_path / "runs")
-            if session.ranks == 2:
-                return session
-            session.close()
-        except ClusterError:
-            pass  # engines are still registering
-        assert time.monotonic() < deadline, (tmp_path / "cluster.log").read_text()[-3000:]
-        time.sleep(0.5)
 
 
 @pytest.mark.slow
@@ -125,10 +114,8 @@ def test_engines_over_ssh(tmp_path: Path, config: RunConfig, monkeypatch: pytest
 @pytest.mark.slow
 @pytest.mark.skipif(not has_slurm(), reason="no Slurm answers here (sinfo)")
 def test_engines_as_a_slurm_job(tmp_path: Path, config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    partition = subprocess.run(["sinfo", "-h", "-o", "%R"], capture_output=True, text=True, check=True).stdout.split()[
-        0
-    ]
-    trains(tmp_path, recipe("Slurm") + f"\nc.SlurmLauncher.queue = {partition!r}\n", config, monkeypatch)
+    listed = subprocess.run(["sinfo", "-h", "-o", "%R"], capture_output=True, text=True, check=True).stdout
+    trains(tmp_path, recipe("Slurm") + f"\nc.SlurmLauncher.queue = {listed.split()[0]!r}\n", config, monkeypatch)
 
 
 @pytest.mark.slow
@@ -136,6 +123,11 @@ def test_engines_as_a_slurm_job(tmp_path: Path, config: RunConfig, monkeypatch: 
 def test_engines_by_mpi(tmp_path: Path, config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = "\nc.MPILauncher.mpi_args = ['--allow-run-as-root', '--oversubscribe']\n"
     trains(tmp_path, recipe("MPI") + ours, config, monkeypatch)
+
+
+@pytest.mark.slow
+def test_engines_of_the_command_line_tool(tmp_path: Path, config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    trains(tmp_path, "c = get_config()\nc.HeartMonitor.period = 500\n", config, monkeypatch)
 
 
 def test_the_recipes_are_python() -> None:

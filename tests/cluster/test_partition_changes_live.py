@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +16,8 @@ from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import RunFailedError
-from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.runs.stored_run import open_run
-from tests.following import knob_steps, until, until_step
+from tests.following import applied_at_one_step, change, events, kill_rank, refused, stop, until, until_step
 from tests.thinning import thinned
 
 # Python reads it when it starts: partitioning libraries crash, or hang, in a child of an engine while a file says so
@@ -61,42 +59,6 @@ def halo(config: RunConfig) -> RunConfig:
     return config.replace(system="adgnn-t", partitioner="hash", epochs=1_000_000)
 
 
-def change(run: Run, **live_settings: Any) -> None:
-    """Ask for changes, see them applied, and the run going on."""
-    run.set(**live_settings)
-    until(
-        lambda: all(run.config[name] == value for name, value in live_settings.items()) or bool(run.reason),
-        timeout_s=30,
-        what=f"{live_settings} applied",
-    )
-    assert not run.reason
-    goes_on(run)
-
-
-def refused(run: Run, reason: str, **live_settings: Any) -> None:
-    """Ask for changes that cannot be made; see why, and the run going on as it was."""
-    before = run.config
-    run.set(**live_settings)
-    asked = ", ".join(f"{name}={value!r}" for name, value in live_settings.items())
-    until(lambda: run.reason.startswith(f"{asked} was refused"), timeout_s=30, what=f"{asked} refused: {run.reason}")
-    assert reason in run.reason, run.reason
-    assert run.status == "running" and run.config == before
-    goes_on(run)
-
-
-def goes_on(run: Run, steps: int = 3) -> None:
-    now = run.live.progress.step
-    until(lambda: run.live.progress.step > now + steps or run.status == "failed", what=f"steps of {run}")
-    assert run.status != "failed", run.reason
-
-
-def events(run: Run, kind: str) -> list[dict[str, Any]]:
-    """The data of the events of a kind, in order of time, with their step, rank and attempt."""
-    table = open_run(run.path).table("events")
-    rows = table[table.kind == kind].sort_values("time_ns")
-    return [{**row.data, "step": row.step, "rank": row.rank, "attempt": row.attempt} for row in rows.itertuples()]
-
-
 def test_partitioner_parts_and_system_change_in_a_running_job(session: Session, halo: RunConfig) -> None:
     run = session.train(halo)
     until_step(run, 3)
@@ -112,8 +74,7 @@ def test_partitioner_parts_and_system_change_in_a_running_job(session: Session, 
     for live_settings in changes:
         change(run, **live_settings)
     assert run.config["partitioner"] == "metis" and run.config.parts == 4
-    run.stop()
-    run.wait(60)
+    stop(run)
     _check_that_ranks_agreed(run, changes)
     _check_what_was_told(run)
     _check_that_steps_are_whole(run)
@@ -122,8 +83,7 @@ def test_partitioner_parts_and_system_change_in_a_running_job(session: Session, 
     until_step(again, run.live.progress.step + 3)
     assert again.attempt == 2 and again.config == before
     change(again, partitioner="round_robin", parts=2)
-    again.stop()
-    again.wait(60)
+    stop(again)
     assert [described["attempt"] for described in events(again, "partition")][-2:] == [2, 2]
     assert again.summary["partitioner"] == "round_robin" and again.summary["parts"] == 2
     reader = Session.attach(session._files.id)  # another kernel reads it all from the disk
@@ -135,9 +95,7 @@ def test_partitioner_parts_and_system_change_in_a_running_job(session: Session, 
 
 def _check_that_ranks_agreed(run: Run, changes: list[dict[str, Any]]) -> None:
     for name in {name for live_settings in changes for name in live_settings}:
-        for change_of, applied in knob_steps(run, name).items():
-            assert {rank for rank, _ in applied} == {0, 1}, f"{name} {change_of}"
-            assert len({step for _, step in applied}) == 1, f"{name} {change_of} applied at {applied}"
+        applied_at_one_step(run, name)
     live_settings = events(run, "settings")
     assert len(live_settings) == 2 * len(changes) and all(0 < knob["duration_s"] < 30 for knob in live_settings)
 
@@ -230,7 +188,7 @@ def test_a_rank_killed_while_the_job_is_rebuilt(session: Session, halo: RunConfi
     try:
         run.set(partitioner="metis")
         until(lambda: hanging.is_file() and bool(hanging.read_text()), timeout_s=20, what="METIS hangs")
-        os.kill(read_notes(run.path / "live", run.attempt)[rank].pid, signal.SIGKILL)
+        kill_rank(run, rank)
         took_s = until(lambda: run.status == "failed", timeout_s=10, what="the failure is marked")
     finally:
         trap.unlink()
@@ -245,6 +203,5 @@ def test_a_rank_killed_while_the_job_is_rebuilt(session: Session, halo: RunConfi
     again = run.resume()
     until_step(again, run.live.progress.step + 10)
     change(again, partitioner="metis")
-    again.stop()
-    again.wait(60)
+    stop(again)
     assert again.summary["partitioner"] == "metis"

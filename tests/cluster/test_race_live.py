@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,22 +13,12 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunFailedError
 from dtdg_lab.studies.race import prepare, race
 from dtdg_lab.studies.race_plan import StopRule
-
-SMALL = {
-    "dataset": "growing",
-    "generated_nodes": 60,
-    "generated_edges": 240,
-    "generated_snapshots": 20,
-    "hidden": 4,
-    "epochs": 8,
-    "learning_rate": 0.01,
-    "threads": 1,
-    "parts": 2,
-}
+from tests.factories import small_config
 
 
 def configs(ranks: int, **more: object) -> dict[str, RunConfig]:
-    return {name: RunConfig(system=name, ranks=ranks, **{**SMALL, **more}) for name in ("adgnn-t", "esdg")}
+    how = {"ranks": ranks, "parts": 2, "epochs": 8, "threads": 1, **more}
+    return {name: small_config(name, **how) for name in ("adgnn-t", "esdg")}
 
 
 def test_two_at_a_time_on_halves_come_to_the_same_losses(session: Session, tmp_path: Path):
@@ -37,15 +28,8 @@ def test_two_at_a_time_on_halves_come_to_the_same_losses(session: Session, tmp_p
         states.append(sum(run.state == "under way" for run in now.runs))
         now.curves()
 
-    both = race(
-        configs(1, epochs=30),
-        seeds=(0, 1),
-        session=session,
-        parallel=True,
-        runs_dir=tmp_path,
-        on_change=changed,
-        progress=False,
-    )
+    how = {"session": session, "parallel": True, "runs_dir": tmp_path, "on_change": changed, "progress": False}
+    both = race(configs(1, epochs=30), seeds=(0, 1), **how)
     assert both.over and max(states) == 2, "two runs were under way"
     assert all(check.ok for check in both.checks) and len(both.checks) == 2
     assert "shared the cores" in both.summary()
@@ -54,15 +38,8 @@ def test_two_at_a_time_on_halves_come_to_the_same_losses(session: Session, tmp_p
 
 
 def test_ranks_that_meet_send_bytes_and_have_bounds_and_a_rule_ends_them(session: Session, tmp_path: Path):
-    made = race(
-        configs(2, epochs=4000),
-        seeds=(0,),
-        session=session,
-        runs_dir=tmp_path,
-        name="ended",
-        stop=StopRule(loss=10.0),
-        progress=False,
-    )
+    ended = {"seeds": (0,), "session": session, "runs_dir": tmp_path, "name": "ended", "stop": StopRule(loss=10.0)}
+    made = race(configs(2, epochs=4000), **ended, progress=False)
     assert made.over and all("reached 10" in run.why for run in made.runs)
     assert all(run.open().summary["epochs"] < 4000 for run in made.runs)
     assert (made.table["bytes"] > 0).all() and made.table["test_loss"].notna().all()
@@ -70,18 +47,7 @@ def test_ranks_that_meet_send_bytes_and_have_bounds_and_a_rule_ends_them(session
     found = {(bound.label, bound.quantity): bound for bound in made.bounds}
     assert found.keys() >= {("adgnn-t", "epoch"), ("esdg", "epoch"), ("esdg", "moving")}
     assert all(bound.measured >= bound.bound > 0 for bound in found.values() if bound.quantity == "epoch")
-    assert (
-        race(
-            configs(2, epochs=4000),
-            seeds=(0,),
-            session=session,
-            runs_dir=tmp_path,
-            name="ended",
-            stop=StopRule(loss=10.0),
-            progress=False,
-        ).runs
-        == made.runs
-    )
+    assert race(configs(2, epochs=4000), **ended, progress=False).runs == made.runs
 
 
 def test_a_race_is_stopped_in_the_middle_and_more_ranks_than_half_are_refused(session: Session, tmp_path: Path):
@@ -96,18 +62,10 @@ def test_a_race_is_stopped_in_the_middle_and_more_ranks_than_half_are_refused(se
     runner = prepare(
         configs(2, epochs=100_000), seeds=(0,), session=session, runs_dir=tmp_path, on_change=changed, progress=False
     )
-    errors: list[Exception] = []
-
-    def run() -> None:
-        try:
-            runner.run()
-        except RunFailedError as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    assert begun.wait(60)
-    runner.stop()
-    thread.join(60)
-    assert not thread.is_alive() and "was stopped, and the race with it" in str(errors[0])
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(runner.run)
+        assert begun.wait(60)
+        runner.stop()
+        with pytest.raises(RunFailedError, match="was stopped, and the race with it"):
+            ended.result(60)
     assert [run.state for run in runner.race.runs] == ["left"] and session.ready

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-TESTS = Path(__file__).resolve().parents[1]
+from tests.children import TESTS, run_python
+
 MODEL = '''"""Models of a user."""
 
 import dtdg_lab as lab
@@ -27,27 +25,6 @@ lab.register(Plain, "model", "plain")
 '''
 
 
-def start(arguments: list[str], folder: Path, *paths: Path, code: int = 0) -> str:
-    """Return what a Python process prints: by itself, because what is registered stays registered."""
-    on_path = [str(path) for path in (TESTS.parent, *paths)]
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([*on_path, os.environ.get("PYTHONPATH", "")]),
-            "DTDG_LAB_STATE": str(folder / "state"),
-            "DTDG_LAB_CACHE": str(folder / "cache"),
-        },
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == code, done.stderr[-4000:]
-    return done.stdout if code == 0 else done.stderr
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("registered")
@@ -56,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def trial(folder: Path) -> dict[str, Any]:
     """What trained with code that only the script has."""
-    printed = start([str(TESTS / "registered_code" / "trial.py"), str(folder)], folder, TESTS)
+    printed = run_python(TESTS / "registered_code" / "trial.py", folder, folder=folder, paths=[TESTS])
     found: dict[str, Any] = json.loads(printed.splitlines()[-1])
     return found
 
@@ -64,7 +41,7 @@ def trial(folder: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def visit(trial: dict[str, Any], folder: Path) -> Iterator[dict[str, Any]]:
     """What another process saw of it."""
-    printed = start([str(TESTS / "registered_code" / "visit.py"), json.dumps(trial), str(folder)], folder)
+    printed = run_python(TESTS / "registered_code" / "visit.py", json.dumps(trial), folder, folder=folder)
     yield json.loads(printed.splitlines()[-1])
 
 
@@ -109,7 +86,7 @@ def test_races_and_studies_open_and_are_not_continued(visit: dict[str, Any]) -> 
 
 
 def test_an_exported_script_registers_and_repeats(trial: dict[str, Any], folder: Path) -> None:
-    printed = start([trial["script"], str(folder / "again")], folder)
+    printed = run_python(trial["script"], folder / "again", folder=folder)
     assert f"train_loss: {trial['loss']!r}, recorded {trial['loss']!r}" in printed
 
 
@@ -121,8 +98,8 @@ def test_the_command_line_registers_a_file_that_engines_import(folder: Path) -> 
     config = folder / "plain.json"
     config.write_text(json.dumps({"system": "psg", "dataset": "growing", "model": "plain", "epochs": 1, **sizes}))
     run = ["-m", "dtdg_lab", "run", str(config), "--runs", str(folder / "plain")]
-    assert "Unknown model 'plain'" in start(run, folder, code=2)
-    assert "finished: 1 epochs" in start([*run, "--register", "home/plain_models.py"], folder)
+    assert "Unknown model 'plain'" in run_python(*run, folder=folder, code=2)
+    assert "finished: 1 epochs" in run_python(*run, "--register", "home/plain_models.py", folder=folder)
     (made,) = (folder / "plain").iterdir()
     (model,) = json.loads((made / "extensions.json").read_text())["extensions"]
     assert model["target"] == "plain_models:Plain" and model["sha256"]

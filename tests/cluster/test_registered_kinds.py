@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from outside_family.all_kinds import RUNS
 
-TESTS = Path(__file__).resolve().parents[1]
+from tests.children import TESTS, run_python
+
 BY_CLOCK = ("dynahb", "striped")  # of two ranks: averaged by the clock; other stripes per step
 
 
 def trial(folder: Path, ranks: int) -> dict[str, Any]:
     """Train in a process of its own, since registrations stay."""
-    paths = [str(TESTS.parent), str(TESTS), os.environ.get("PYTHONPATH", "")]
-    places = {"PYTHONPATH": os.pathsep.join(paths), "DTDG_LAB_STATE": str(folder / f"state{ranks}")}
-    process = subprocess.run(
-        [sys.executable, "-m", "outside_family.all_kinds_trial", str(folder / f"runs{ranks}"), str(ranks)],
-        env={**os.environ, **places},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert process.returncode == 0, process.stderr[-4000:]
-    seen: dict[str, Any] = json.loads(process.stdout.strip().splitlines()[-1])
+    folder = folder / str(ranks)
+    folder.mkdir()
+    printed = run_python("-m", "outside_family.all_kinds_trial", "runs", str(ranks), folder=folder, paths=[TESTS])
+    seen: dict[str, Any] = json.loads(printed.splitlines()[-1])
     return seen
 
 

@@ -18,7 +18,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunFailedError
 from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.runs.stored_run import open_run
-from tests.following import change, goes_on, knob_steps, refused, until, until_step
+from tests.following import applied_at_one_step, change, goes_on, kill_rank, refused, stop, until, until_step
 from tests.remote_training import policy_file
 from tests.thinning import thinned
 
@@ -99,16 +99,14 @@ def test_every_knob_of_fetched_features_in_a_running_job(session: Session, remot
     until(lambda: all(map(ended, first.values())), what="servers end with what they served")
     _pauses(run)
     second = servers(run)
-    run.stop()
-    run.wait(60)
+    stop(run)
     until(lambda: all(map(ended, second.values())), what="servers end with the run")
     _check_what_was_recorded(run)
     again = run.resume()
     until_step(again, run.live.progress.step + 5)
     third = servers(again)
     assert sorted(third) == [0, 1] and again.config == run.config
-    again.stop()
-    again.wait(60)
+    stop(again)
     until(lambda: all(map(ended, third.values())), what="so do those of a resumed one")
 
 
@@ -127,8 +125,7 @@ def _check_what_was_recorded(run: Run) -> None:
     opened = open_run(run.path)
     events, resolved, windows, steps = (opened.table(name) for name in ("events", "resolved", "windows", "steps"))
     for name in ("links", "cache_policy", "cache_window", "cache_bias", "congestion", "congestion_ms"):
-        for asked, where in knob_steps(run, name).items():
-            assert len({step for _, step in where}) == 1, f"{name}={asked} at one step on all ranks"
+        applied_at_one_step(run, name)
     losses = [steps[steps["rank"] == rank].sort_values("step").global_loss.tolist() for rank in (0, 1)]
     assert losses[0] == losses[1] and len(losses[0]) > 30
     assert {*resolved.part} == {0, 1, 2, 3} and (resolved[resolved["rank"] == 1].part >= 2).all()
@@ -165,8 +162,7 @@ def test_a_server_that_dies_or_stands_still_is_named_and_the_run_is_resumed(
     again = run.resume()
     until_step(again, 20)
     change(again, links="3>0 delay=1")
-    again.stop()
-    again.wait(60)
+    stop(again)
     assert again.status == "stopped"
 
 
@@ -187,8 +183,7 @@ def test_a_server_killed_again_after_a_resume_is_named_again_and_a_third_attempt
         assert session.ready or session.repair() is None
         run = run.resume()
     until_step(run, run.live.progress.step + 10)
-    run.stop()
-    run.wait(60)
+    stop(run)
     assert run.status == "stopped" and run.attempt == 3
 
 
@@ -197,7 +192,7 @@ def test_a_server_ends_with_a_rank_that_is_killed(session: Session, remote: RunC
     run = session.train(remote)
     until_step(run, 10)
     serving = servers(run)
-    os.kill(read_notes(run.path / "live", run.attempt)[1].pid, signal.SIGKILL)
+    kill_rank(run, 1)
     took_s = until(lambda: run.status == "failed", timeout_s=15, what="the failure is marked")
     assert took_s < 5.0
     with pytest.raises(RunFailedError, match="rank 1"):
@@ -207,5 +202,4 @@ def test_a_server_ends_with_a_rank_that_is_killed(session: Session, remote: RunC
     again = run.resume()
     until_step(again, 20)
     assert sorted(servers(again)) == [0, 1]
-    again.stop()
-    again.wait(60)
+    stop(again)

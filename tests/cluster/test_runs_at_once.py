@@ -9,7 +9,7 @@ from dtdg_lab.cluster.session import Session
 from dtdg_lab.cluster.stopping_rule import Evaluated, Verdict
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError
-from tests.following import until_step
+from tests.following import stop, until_step
 
 
 def test_runs_on_engines_of_their_own_do_not_disturb_each_other(session: Session, config: RunConfig) -> None:
@@ -27,8 +27,7 @@ def test_runs_on_engines_of_their_own_do_not_disturb_each_other(session: Session
     beside.wait(60)
     assert slow.status == "running"
     assert beside.summary["validation_loss"] == alone.summary["validation_loss"]
-    slow.stop()
-    slow.wait(60)
+    stop(slow)
     assert slow.config.learning_rate == 0.005 and beside.config.learning_rate == config.learning_rate
     assert session.under_way == []
     resumed = session.resume(beside_stopped(session, config, second), epochs=3)

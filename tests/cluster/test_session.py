@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-import socket
 import stat
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -15,21 +11,19 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-import zmq
 
 from dtdg_lab.cluster.followed_run import FollowedRun
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.cluster.session_files import SessionFiles
-from dtdg_lab.cluster.signing import new_key, pack
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, RunFailedError
+from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, RunFailedError, UnknownNameError
 from dtdg_lab.datasets.download import one_at_a_time
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.partition.base import _cache_file
-from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.runs.stored_run import open_run
-from tests.following import knob_steps, until, until_step
+from tests.children import run_python
+from tests.following import applied_at_one_step, stop, until, until_step
 
 
 def test_a_run_trains_is_steered_and_stops(session: Session, config: RunConfig) -> None:
@@ -41,12 +35,9 @@ def test_a_run_trains_is_steered_and_stops(session: Session, config: RunConfig) 
     assert versions == [1, 2, 3, 4, 5] and epoch_version == 6
     until(lambda: run.config["scheduler"] == "longest_first", what="the epoch knob")
     assert run.config.learning_rate == 0.005
-    run.stop()
-    run.wait(60)
+    stop(run)
     assert run.status == "stopped"
-    for (_, value), applied in knob_steps(run, "learning_rate").items():
-        assert {rank for rank, _ in applied} == {0, 1}, value
-        assert len({step for _, step in applied}) == 1, f"ranks applied {value} at different steps: {applied}"
+    applied_at_one_step(run, "learning_rate")
     assert open_run(run).summary["status"] == "stopped"  # a run stands for its folder
     assert (run.path / "report.html").is_file()
 
@@ -118,8 +109,7 @@ def test_stopped_and_resumed_equals_uninterrupted(session: Session, config: RunC
     whole = session.train(short).wait(60)
     run = session.train(short.replace(slow_rank=0, slow_ms=30.0))  # slow enough to be caught, equal in its losses
     until_step(run, 7)
-    run.stop()
-    run.wait(60)
+    stop(run)
     stopped_at = run.summary["steps"]
     assert run.status == "stopped" and stopped_at < whole.summary["steps"]
     again = run.resume().wait(60)
@@ -144,8 +134,7 @@ def test_the_status_is_current_while_long_records_are_read(
 
     run = session.train(config.replace(epochs=100_000))
     until_step(run, 5)
-    run.stop()
-    run.wait(60)
+    stop(run)
     read, reading = FollowedRun._catch_up, threading.Event()
     reading.set()
     monkeypatch.setattr(FollowedRun, "_catch_up", long)
@@ -153,8 +142,7 @@ def test_the_status_is_current_while_long_records_are_read(
     again = session.resume(run.path)
     until(lambda: again.status == "running", what="it trains")
     reading.clear()
-    again.stop()
-    again.wait(60)
+    stop(again)
     assert (again.status, again.live.sequence.missing) == ("stopped", 0)
 
 
@@ -170,8 +158,7 @@ def test_pause_holds_all_ranks_and_steering_works_meanwhile(session: Session, co
     assert run.config.learning_rate == 0.02
     run.unpause()
     until(lambda: run.live.progress.step > held + 3, what="steps after the pause")
-    run.stop()
-    run.wait(60)
+    stop(run)
 
 
 @pytest.mark.slow
@@ -196,8 +183,7 @@ def test_bad_requests_change_nothing(session: Session, config: RunConfig) -> Non
             run.set(**live_settings)
     with pytest.raises(ControlError, match="stop it first"):
         session.train(config)
-    run.stop()
-    run.wait(60)
+    stop(run)
     assert run.status == "stopped" and run.config == config
     with pytest.raises(ControlError, match="has ended"):
         run.set(learning_rate=0.1)
@@ -213,8 +199,7 @@ def test_an_epoch_change_that_cannot_be_built_leaves_the_run_as_it_was(session: 
     assert run.status == "running" and run.config["group_window"] == config["group_window"]
     before = run.live.progress.step
     until(lambda: run.live.progress.step > before + 5, what="training goes on")
-    run.stop()
-    run.wait(60)
+    stop(run)
 
 
 @pytest.mark.slow
@@ -237,56 +222,10 @@ def test_a_refusal_names_itself_alone_and_is_forgotten(session: Session, config:
     assert "100000" not in run.reason
     run.set(learning_rate=0.02)
     until(lambda: run.config.learning_rate == 0.02 and not run.reason, what="the refusal is forgotten")
-    run.stop()
-    run.wait(60)
+    stop(run)
     events = open_run(run.path).table("events")
     made = events[[(data or {}).get("changes") == {"window": 8, "full_snapshots": 7} for data in events.data]]
     assert sorted(made["rank"]) == [0, 1] and made.step.nunique() == 1, made
-
-
-def test_a_stranger_on_the_control_port_changes_nothing(session: Session, config: RunConfig) -> None:
-    run = session.train(config)
-    until_step(run, 3)
-    note = read_notes(run.path / "live", run.attempt)[0]
-    for message in (
-        b"",
-        b"x" * 5,
-        json.dumps({"stop": True}).encode(),
-        pack(new_key(), {"stop": True, "nonce": "1"}),
-        b"\x00" * 32 + json.dumps({"stop": True, "nonce": "2"}).encode(),
-    ):
-        stranger = zmq.Context.instance().socket(zmq.REQ)
-        stranger.linger = 0
-        stranger.connect(note.control)
-        stranger.send(message)
-        stranger.poll(1000)
-        stranger.close()
-    halves = zmq.Context.instance().socket(zmq.REQ)
-    halves.linger = 0
-    halves.connect(note.control)
-    halves.send_multipart([b"one", b"two", b"three"])
-    assert halves.poll(2000), "the port answers whatever comes"
-    halves.close()
-    with socket.create_connection(("127.0.0.1", int(note.control.rsplit(":", 1)[1]))) as raw:
-        raw.sendall(b"GET / HTTP/1.0\r\n\r\n")
-    place = f"{run.id}/{run.attempt}"
-    recorded = pack(session.key, {"set": {"learning_rate": 0.5}, "nonce": "once", "place": place})
-    other_run = pack(session.key, {"stop": True, "nonce": "new", "place": "another-run/1"})
-    # a message overheard gets its first answer when sent again; one made for another run is refused
-    for message, expected in ((recorded, b'"version": 1'), (recorded, b'"version": 1'), (other_run, b"refused")):
-        replay = zmq.Context.instance().socket(zmq.REQ)
-        replay.linger = 0
-        replay.connect(note.control)
-        replay.send(message)
-        assert replay.poll(2000)
-        assert expected in replay.recv()
-        replay.close()
-    before = run.live.progress.step
-    until(lambda: run.live.progress.step > before + 3, what="training goes on")
-    assert run.status == "running"
-    assert run.set(learning_rate=0.02) == 2
-    run.stop()
-    run.wait(60)
 
 
 def test_every_port_is_on_loopback_and_the_key_is_private(session: Session, config: RunConfig) -> None:
@@ -305,8 +244,7 @@ def test_every_port_is_on_loopback_and_the_key_is_private(session: Session, conf
     assert {ip.replace("::ffff:", "") for ip in listening} <= {"127.0.0.1", "::1"}
     assert stat.S_IMODE((files.folder / "session.json").stat().st_mode) == 0o600
     assert stat.S_IMODE(files.folder.stat().st_mode) == 0o700
-    run.stop()
-    run.wait(60)
+    stop(run)
 
 
 def test_nan_stops_the_run_names_it_and_keeps_the_checkpoint(session: Session, config: RunConfig) -> None:
@@ -320,8 +258,7 @@ def test_nan_stops_the_run_names_it_and_keeps_the_checkpoint(session: Session, c
         run.wait(60)
     again = run.resume(learning_rate=1e-3)
     until_step(again, 1)
-    again.stop()
-    again.wait(60)
+    stop(again)
 
 
 def test_two_handles_agree(session: Session, config: RunConfig) -> None:
@@ -346,15 +283,13 @@ def test_two_handles_agree(session: Session, config: RunConfig) -> None:
 def test_resuming_undoes_what_the_checkpoint_does_not_hold(session: Session, config: RunConfig) -> None:
     run = session.train(config.replace(checkpoint_every_s=1000.0, epochs=100_000))
     until_step(run, 5)
-    run.stop()
-    run.wait(60)
+    stop(run)
     again = run.resume(learning_rate=0.5)
     until_step(again, run.live.progress.step + 3)
     until(lambda: again.config.learning_rate == 0.5, what="the handle knows the settings it resumed with")
     again.set(learning_rate=0.25)
     until(lambda: again.config.learning_rate == 0.25, what="the knob")
-    again.stop()
-    again.wait(60)
+    stop(again)
     later = Session.attach(session._files.id)
     try:
         assert later.current is not None
@@ -367,8 +302,7 @@ def test_a_handle_of_another_kernel_follows_a_resumed_run(session: Session, conf
     first = session.train(config.replace(epochs=100_000))
     until_step(first, 5)
     first.set(learning_rate=0.3)
-    first.stop()
-    first.wait(60)
+    stop(first)
     other = Session.attach(session._files.id)
     try:
         assert other.current is not None
@@ -385,8 +319,7 @@ def test_a_handle_of_another_kernel_follows_a_resumed_run(session: Session, conf
         third = first.resume()
         assert third.attempt == 3
         until_step(third, 5)
-        third.stop()
-        third.wait(60)
+        stop(third)
     finally:
         other.detach()
 
@@ -400,8 +333,7 @@ def test_who_waits_is_told_when_the_session_lets_go(session: Session, config: Ru
     other.detach()
     with pytest.raises(ControlError, match="has detached"):
         seen.wait(60)
-    run.stop()
-    run.wait(60)
+    stop(run)
 
 
 def test_the_first_snippet_of_the_readme_runs_without_data_and_network(tmp_path: Path) -> None:
@@ -421,13 +353,12 @@ socket.socket.connect = local
     folders = {name: str(tmp_path / name) for name in ("HOME", "DTDG_LAB_CACHE", "DTDG_LAB_STATE", "DTDG_LAB_DATA")}
     for folder in folders.values():
         Path(folder).mkdir()
-    done = subprocess.run(
-        [sys.executable, str(program)],
-        cwd=tmp_path,
-        env={**os.environ, **folders},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_python(program, folder=tmp_path, **folders)
+
+
+def test_attaching_to_nothing_says_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DTDG_LAB_STATE", str(tmp_path))
+    with pytest.raises(ClusterError, match=r"Session\(ranks=2\)"):
+        Session.attach()
+    with pytest.raises(UnknownNameError, match="connection file or profile"):
+        Session.attach("no-such-cluster")

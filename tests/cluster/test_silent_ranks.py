@@ -22,7 +22,7 @@ from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.liveness import Silence, note_file, own_note, read_notes, silent_beyond, write_note
 from tests.dashboards import head, notice
-from tests.following import until, until_step
+from tests.following import stop, until, until_step
 
 
 def stop_for(run, ranks: tuple[int, ...], seconds: float, while_stopped: Callable[[], None] = lambda: None) -> None:
@@ -45,8 +45,7 @@ def assert_goes_on(session: Session, run) -> None:
     until(lambda: run.live.progress.step > now + 5, timeout_s=10, what=f"steps after the stop of {run} {run.reason}")
     until(lambda: not run.silent, timeout_s=5, what="no rank is silent")
     assert run.attempt == 1 and session.ready
-    run.stop()
-    run.wait(60)
+    stop(run)
     assert run.status == "stopped"
 
 

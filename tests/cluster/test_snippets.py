@@ -20,6 +20,7 @@ import pytest
 import dtdg_lab as lab
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
+from tests.factories import small_config
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
@@ -91,17 +92,7 @@ def ended(run: Run) -> Run:
 
 def small(session: Session) -> Names:
     """A finished run with checkpoints."""
-    config = lab.RunConfig(
-        system="psg",
-        dataset="growing",
-        ranks=2,
-        epochs=SHORT,
-        keep_every=10,
-        generated_nodes=200,
-        generated_edges=800,
-        generated_snapshots=20,
-        threads=1,
-    )
+    config = small_config(ranks=2, epochs=SHORT, keep_every=10, generated_nodes=200, generated_edges=800, threads=1)
     return {"run": session.train(config).wait(120), "config": config}
 
 

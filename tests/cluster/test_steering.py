@@ -15,7 +15,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.runs.stored_run import open_run
 from dtdg_lab.visualization.changes.log import ENDED_FIRST
-from tests.following import until, until_step
+from tests.following import stop, until, until_step
 
 PAGE = (Path(__file__).parents[2] / "docs" / "steering.md").read_text(encoding="utf-8")
 
@@ -46,8 +46,7 @@ def test_a_log_names_who_asked_what_and_the_outcome(session: Session, small: Run
     run.pause()
     until(lambda: run.status == "paused", what="a pause, in which no epoch ends")
     run.set(group_window=3, by="sweep.py")
-    run.stop()
-    run.wait()
+    stop(run)
     with pytest.raises(ConfigError, match="by="):
         run.set(learning_rate=0.1, by="")
     requests = run.requests()
@@ -71,8 +70,7 @@ def test_the_controller_of_the_docs_steers_a_run(session: Session, small: RunCon
 
     def steered(run: Any) -> None:
         until(lambda: (run.requests().outcome == "applied").sum() >= 2, what="changes of the controller")
-        run.stop()
-        run.wait()
+        stop(run)
 
     names: dict[str, Any] = {"session": session, "small": small.replace(evaluate_every=1), "steered": steered}
     names |= {"lab": __import__("dtdg_lab")}
@@ -106,7 +104,6 @@ def test_an_error_of_a_controller_is_shown_and_ends_only_the_controller(
     seen: list[int] = []
     watching = run.control(lambda rows: seen.extend(rows.step), table="steps")
     until_step(run, run.live.progress.step + 3)
-    run.stop()
-    run.wait()
+    stop(run)
     watching.wait(60)
     assert set(seen) == set(range(run.summary["steps"])) and watching.error is None

@@ -21,7 +21,7 @@ from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.runs.liveness import RankNote, read_notes
 from dtdg_lab.runs.stored_run import open_run
 from tests.dashboards import look, notice
-from tests.following import until, until_step
+from tests.following import stop, until, until_step
 from tests.thinning import thinned
 
 
@@ -54,8 +54,7 @@ def assert_resumes(session: Session, run: Run, step: int, **changes: float) -> N
     again = run.resume(**changes)
     assert session.ready, "engines that have left are replaced"
     until_step(again, step + 3)
-    again.stop()
-    again.wait(60)
+    stop(again)
     steps = open_run(run.path).table("steps")
     for rank in range(run.config.ranks):
         assert steps[steps["rank"] == rank].step.tolist() == list(range(steps.step.max() + 1))
@@ -131,8 +130,7 @@ def test_a_rank_leaves_a_step_of_a_minute(session: Session, config: RunConfig) -
     again = run.resume()
     until_step(again, 8)
     assert run.status == "interrupted"
-    again.stop()
-    again.wait(60)
+    stop(again)
 
 
 @pytest.mark.slow
@@ -143,8 +141,7 @@ def test_ranks_that_average_models_stop_too(session: Session, config: RunConfig)
     assert "interrupted by SIGTERM at step" in run.reason
     again = run.resume()
     until_step(again, kept_step(run) + 5)
-    again.stop()
-    again.wait(60)
+    stop(again)
 
 
 @pytest.mark.slow
@@ -226,8 +223,7 @@ def test_a_run_in_preparation_starts_again_from_the_beginning(
     until_step(again, 3)
     until(lambda: again.config.learning_rate == 0.02, what="the change, which rank 0 records")
     assert again.attempt == 2
-    again.stop()
-    again.wait(60)
+    stop(again)
     steps = open_run(run.path).table("steps")
     assert steps[steps["rank"] == 0].step.tolist() == list(range(steps.step.max() + 1))
     assert session.ready

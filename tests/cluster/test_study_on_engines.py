@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from dtdg_lab.cluster.session import Session
-from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.liveness import read_notes
@@ -20,6 +19,7 @@ from dtdg_lab.runs.stored_run import open_run
 from dtdg_lab.studies.run_study import run_study
 from dtdg_lab.studies.study import open_study
 from dtdg_lab.studies.sweep import Sweep
+from tests.factories import small_config
 
 CHILD = """
 import sys
@@ -32,20 +32,8 @@ run_study(Sweep.load(sys.argv[2]), name=sys.argv[4], runs_dir=sys.argv[3], sessi
 
 
 def sweep(epochs: int, ranks: tuple[int, ...] = (2,)) -> Sweep:
-    base = RunConfig(
-        system="psg",
-        dataset="growing",
-        ranks=2,
-        epochs=epochs,
-        hidden=8,
-        checkpoint_every_s=0.1,
-        threads=1,
-        generated_nodes=100,
-        generated_edges=400,
-        generated_snapshots=30,
-        evaluate_every=epochs,
-        device="cpu",
-    )
+    steady = {"checkpoint_every_s": 0.1, "threads": 1, "evaluate_every": epochs}
+    base = small_config(ranks=2, epochs=epochs, generated_nodes=100, generated_edges=400, **steady)
     return Sweep(base, {"ranks": ranks, "learning_rate": (0.001, 0.01)}, seeds=(0,))
 
 

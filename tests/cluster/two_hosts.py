@@ -73,20 +73,8 @@ def two_hosts() -> Iterator[tuple[Host, Host]]:
         for host in (first, second):
             _ip("netns", "add", host.space)
             stack.callback(subprocess.run, ["ip", "netns", "del", host.space], capture_output=True, check=False)
-        _ip(
-            "link",
-            "add",
-            first.device,
-            "netns",
-            first.space,
-            "type",
-            "veth",
-            "peer",
-            "name",
-            second.device,
-            "netns",
-            second.space,
-        )
+        cable = f"link add {first.device} netns {first.space} type veth peer name {second.device} netns {second.space}"
+        _ip(*cable.split())
         for host in (first, second):
             _ip("-n", host.space, "addr", "add", f"{host.address}/24", "dev", host.device)
             for device in ("lo", host.device):

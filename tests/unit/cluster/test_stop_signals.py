@@ -22,22 +22,11 @@ from dtdg_lab.cluster.stop_signals import StopSignals
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ControlError, RunInterruptedError
 from dtdg_lab.runs.stored_run import StoredRun, newest_interrupted, open_run
+from tests.factories import small_config
 from tests.following import until
 from tests.thinning import thinned
 
-CONFIG = RunConfig(
-    system="psg",
-    dataset="growing",
-    parts=2,
-    epochs=100_000,
-    hidden=4,
-    device="cpu",
-    generated_nodes=24,
-    generated_edges=80,
-    generated_snapshots=40,
-    evaluate_every=1000,
-    threads=1,
-)
+CONFIG = small_config(parts=2, epochs=100_000, evaluate_every=1000, threads=1)
 SLOW = CONFIG.replace(slow_rank=0, slow_ms=5000.0)
 SCRIPT = """
 import signal, sys, time
@@ -178,18 +167,7 @@ def test_a_checkpoint_that_is_being_written_is_whole(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("system", ["dynahb", "greendygnn"])
 def test_a_signal_to_a_whole_group_ends_no_child_that_the_last_step_needs(tmp_path: Path, system: str) -> None:
-    config = RunConfig(
-        system=system,
-        dataset="growing",
-        parts=2,
-        epochs=100_000,
-        hidden=4,
-        device="cpu",
-        threads=1,
-        generated_nodes=60,
-        generated_edges=300,
-        generated_snapshots=40,
-    )
+    config = small_config(system, parts=2, epochs=100_000, threads=1, generated_nodes=60, generated_edges=300)
     with process(tmp_path, config, script(tmp_path)) as child:
         run = run_of(tmp_path)
         until_step(run, 2)

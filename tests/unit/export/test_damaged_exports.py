@@ -22,9 +22,8 @@ import pytest
 import torch
 
 import dtdg_lab as lab
-from dtdg_lab.cards.card import TEXTS
 from dtdg_lab.config.catalogue import PROTOCOLS
-from dtdg_lab.core.errors import RunStoreError, TestPartError, UnknownNameError
+from dtdg_lab.core.errors import RunStoreError, TestPartError
 from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.export.artifacts import script
 from dtdg_lab.export.export import KINDS, export
@@ -307,19 +306,6 @@ def test_a_copy_is_sealed_as_far_as_its_original() -> None:
     for copied in (copy.copy(guarded), copy.deepcopy(guarded), pickle.loads(pickle.dumps(guarded))):
         with pytest.raises(TestPartError, match="edges of snapshot"):
             copied.snapshots[:]
-
-
-def test_the_loss_of_snapshot_batches_on_dynahbs_card_is_that_of_its_table() -> None:
-    """Table 2, T-GCN on Flickr: DBoS 0.657, PyGT-Dist 0.655, DynaHB 0.650."""
-    lines = TEXTS["dynahb"].sections["Results in the paper"].splitlines()
-    (described,) = [line for line in lines if "| 0.650 |" in line]
-    assert "DBoS 0.657" in described and "PyGT-Dist 0.655" in described
-
-
-@pytest.mark.parametrize("name", [["dynahb"], None, 3])
-def test_what_is_no_name_has_no_card(name: Any) -> None:
-    with pytest.raises(UnknownNameError, match="card"):
-        lab.card(name)
 
 
 def test_a_table_that_would_fill_the_memory_is_refused(

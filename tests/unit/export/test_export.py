@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import gzip
+import io
 import json
 import os
 import random
@@ -36,8 +37,10 @@ from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.packed_run import ABOUT, PARQUET_KEY, SCHEMA, pack, zip_of
 from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.stored_run import StoredRun
+from tests.factories import small_config
 from tests.stored_runs import START_NS, evaluate, finished_run, write_steps
 from tests.thinning import thinned
+from tests.timelines import check_timeline
 
 WHOLE = ("html", "parquet")
 
@@ -62,19 +65,7 @@ def steered(tmp_path_factory: pytest.TempPathFactory) -> StoredRun:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> StoredRun:
     """A run of this process that its settings foretell."""
-    config = lab.RunConfig(
-        system="psg",
-        dataset="growing",
-        generated_nodes=60,
-        generated_edges=200,
-        generated_snapshots=16,
-        parts=2,
-        epochs=1,
-        hidden=4,
-        device="cpu",
-        group_window=4,
-        threads=1,
-    )
+    config = small_config(parts=2, epochs=1, group_window=4, threads=1)
     return train(config, runs_dir=tmp_path_factory.mktemp("trained"), progress=False)
 
 
@@ -237,34 +228,6 @@ def test_tensorboard_events_hold_settings_and_losses_but_are_not_read_back(steer
 
 
 # timeline
-
-
-def check_timeline(events: list[dict[str, Any]]) -> None:
-    """The rules of the format: known kinds, microseconds, in order, slices of a thread nest, pairs are whole."""
-    timed = [event for event in events if event["ph"] != "M"]
-    assert events[: len(events) - len(timed)] == [event for event in events if event["ph"] == "M"]
-    assert {event["ph"] for event in timed} <= set("XCibe")
-    assert [event["ts"] for event in timed] == sorted(event["ts"] for event in timed)
-    assert all(event["ts"] >= 0 and event.get("dur", 0) >= 0 for event in timed)
-    assert all(isinstance(event["pid"], int) and event["pid"] > 0 and isinstance(event["tid"], int) for event in events)
-    threads: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for event in timed:
-        if event["ph"] == "X":
-            start = round(event["ts"] * 1000)
-            threads.setdefault((event["pid"], event["tid"]), []).append((start, start + round(event["dur"] * 1000)))
-    for slices in threads.values():
-        open_until: list[int] = []
-        for start, end in slices:
-            while open_until and open_until[-1] <= start:
-                open_until.pop()
-            assert not open_until or end <= open_until[-1], "slices of a thread overlap"
-            open_until.append(end)
-    named = {(event["pid"], event["tid"]) for event in events if event["name"] == "thread_name"}
-    assert named == set(threads)
-    begun = [(event["cat"], event["id"], event["pid"]) for event in timed if event["ph"] == "b"]
-    ended = [(event["cat"], event["id"], event["pid"]) for event in timed if event["ph"] == "e"]
-    assert len(set(begun)) == len(begun)
-    assert sorted(begun) == sorted(ended)
 
 
 def test_a_timeline_is_valid_and_sums_to_the_phases(steered: StoredRun, tmp_path: Path) -> None:
@@ -486,73 +449,50 @@ def test_the_command_line_exports(steered: StoredRun, tmp_path: Path, capsys: py
 # reading
 
 
-def _zip(path: Path, files: dict[str, bytes]) -> None:
-    path.write_bytes(zip_of(files))
+def _about(**changes: Any) -> dict[str, bytes]:
+    return {ABOUT: json.dumps({"schema": 1, "kind": "run", "run": "a", **changes}).encode()}
 
 
-def _foreign(folder: Path, steered: StoredRun) -> dict[str, str]:
-    """Files that are none of ours, or damaged, and what is said of each."""
+def _foreign(steered: StoredRun) -> dict[str, tuple[bytes, str]]:
+    """Return files that are none of ours, or damaged, and what is said of each."""
     page, packed = run_page(steered), dict(pack(steered).files)
-    zipped = zip_of(packed)
+    zipped, table = zip_of(packed), io.BytesIO()
+    pq.write_table(pa.table({"a": [1]}), table)
     middle = page.index(b"id='dtdg-lab-packed'>") + 5_000
-    (folder / "bytes.bin").write_bytes(bytes(range(256)))
-    (folder / "empty.html").write_bytes(b"")
-    (folder / "notes.txt").write_text("nothing of ours")
-    (folder / "page.html").write_text("<!DOCTYPE html><p>hello")
-    (folder / "cut.html").write_bytes(page[:middle])
-    (folder / "changed.html").write_bytes(page[:middle] + b"AAAA" + page[middle + 4 :])
-    (folder / "list.json").write_text("[1, 2]")
-    (folder / "broken.json").write_text('{"traceEvents": [')
-    (folder / "trace.json").write_text('{"traceEvents": []}')
-    (folder / "book.ipynb").write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
-    _zip(folder / "other.zip", {"a.txt": b"a"})
-    (folder / "cut.zip").write_bytes(zipped[: len(zipped) // 2])
-    _zip(folder / "no-config.zip", {name: content for name, content in packed.items() if name != "config.json"})
-    _zip(folder / "bad-table.zip", packed | {"tables/steps.parquet": b"PAR1 no"})
-    _zip(folder / "newer.zip", packed | {ABOUT: json.dumps({"schema": SCHEMA + 1, "kind": "run", "run": "a"}).encode()})
-    _zip(folder / "climbs.zip", packed | {ABOUT: json.dumps({"schema": 1, "kind": "run", "run": "../../a"}).encode()})
-    pq.write_table(pa.table({"a": [1]}), folder / "foreign.parquet")
-    (folder / "cut.parquet").write_bytes(packed["tables/steps.parquet"][:300])
-    (folder / "x.gz").write_bytes(b"\x1f\x8b nothing")
-    (folder / "events.out.tfevents.1.x").write_bytes(b"nothing")
-    return dict.fromkeys(
-        (
-            "bytes.bin",
-            "empty.html",
-            "notes.txt",
-            "list.json",
-            "book.ipynb",
-            "other.zip",
-            "trace.json",
-            "x.gz",
-            "events.out.tfevents.1.x",
-        ),
-        "neither a run nor an export",
-    ) | {
-        "page.html": "no tables",
-        "cut.html": "no tables|damaged",
-        "changed.html": "damaged",
-        "broken.json": "damaged",
-        "cut.zip": "damaged",
-        "no-config.zip": "config",
-        "bad-table.zip": "steps",
-        "newer.zip": "newer version",
-        "climbs.zip": "not valid for a folder",
-        "foreign.parquet": "not exported",
-        "cut.parquet": "damaged",
-        "nothing.html": "nothing at that path",
+    strange, no_config = "neither a run nor an export", {name: packed[name] for name in packed if name != "config.json"}
+    return {
+        "bytes.bin": (bytes(range(256)), strange),
+        "empty.html": (b"", strange),
+        "notes.txt": (b"nothing of ours", strange),
+        "list.json": (b"[1, 2]", strange),
+        "book.ipynb": (b'{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}', strange),
+        "other.zip": (zip_of({"a.txt": b"a"}), strange),
+        "trace.json": (b'{"traceEvents": []}', strange),
+        "x.gz": (b"\x1f\x8b nothing", strange),
+        "events.out.tfevents.1.x": (b"nothing", strange),
+        "page.html": (b"<!DOCTYPE html><p>hello", "no tables"),
+        "cut.html": (page[:middle], "no tables|damaged"),
+        "changed.html": (page[:middle] + b"AAAA" + page[middle + 4 :], "damaged"),
+        "broken.json": (b'{"traceEvents": [', "damaged"),
+        "cut.zip": (zipped[: len(zipped) // 2], "damaged"),
+        "no-config.zip": (zip_of(no_config), "config"),
+        "bad-table.zip": (zip_of(packed | {"tables/steps.parquet": b"PAR1 no"}), "steps"),
+        "newer.zip": (zip_of(packed | _about(schema=SCHEMA + 1)), "newer version"),
+        "climbs.zip": (zip_of(packed | _about(run="../../a")), "not valid for a folder"),
+        "foreign.parquet": (table.getvalue(), "not exported"),
+        "cut.parquet": (packed["tables/steps.parquet"][:300], "damaged"),
     }
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_what_is_none_of_ours_is_told_apart_and_left_alone(steered: StoredRun, tmp_path: Path) -> None:
-    expected = _foreign(tmp_path, steered)
-    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    for name, words in expected.items():
+    for name, (content, words) in _foreign(steered).items():
+        (tmp_path / name).write_bytes(content)
         with pytest.raises(RunStoreError, match=words) as raised:
             open_run(tmp_path / name)
-        assert name in str(raised.value)
-    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+        assert name in str(raised.value) and (tmp_path / name).read_bytes() == content
+    with pytest.raises(RunStoreError, match="nothing at that path"):
+        open_run(tmp_path / "nothing.html")
 
 
 def test_a_report_says_where_its_run_is(steered: StoredRun) -> None:

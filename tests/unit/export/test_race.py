@@ -27,7 +27,7 @@ from dtdg_lab.studies.race_result import Race
 from dtdg_lab.studies.trials import FAILED, FINISHED, INTERRUPTED, TrialJournal, planned
 from tests.stored_runs import START_NS, finished_run
 from tests.thinning import thinned
-from tests.unit.export.test_export import check_timeline
+from tests.timelines import check_timeline
 
 ODD = "single <script>"  # a contestant's name
 

@@ -29,12 +29,7 @@ from dtdg_lab.runs.stored_run import StoredRun
 from dtdg_lab.systems.step_time import MeasuredStep, ScalingModel
 from dtdg_lab.systems.workload import ASSUMED_COMPUTE, count_work
 
-DATA: dict[str, Any] = {
-    "dataset": "growing",
-    "generated_nodes": 120,
-    "generated_edges": 500,
-    "generated_snapshots": 30,
-}
+DATA: dict[str, Any] = {"dataset": "growing", "generated_nodes": 120, "generated_edges": 500, "generated_snapshots": 30}
 SMALL: dict[str, Any] = {**DATA, "hidden": 8, "threads": 1, "epochs": 3, "evaluate_every": 3}
 ASKED = RunConfig(**DATA, hidden=8)
 CHANGES = {"window": 4, "epoch_batches": 4}

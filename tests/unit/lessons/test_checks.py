@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from dtdg_lab.core.errors import ConfigError, PredictionError
 from dtdg_lab.lessons import checks as scale_checks
 from dtdg_lab.lessons.checks import Estimate, Feedback, agrees, close, points
-from tests.lesson_solutions import answers
+from tests.lesson_solutions import NO_FUNCTIONS
 
 ROWS = [
     {"quantity": "efficiency", "curve": "psg", "ranks": ranks, "value": share}
@@ -22,9 +23,7 @@ ROWS += [{"quantity": "rank_bytes", "curve": "psg", "ranks": 2, "value": 0.1}]
 HOSTS = {"node1": 4, "node2": 2}
 
 RING_WRONG: list[Any] = [
-    None,
-    5,
-    "2 * (r - 1) / r * g",
+    *NO_FUNCTIONS,
     lambda g, r: g,
     lambda g, r: 2 * g,
     lambda g, r: g * r,
@@ -32,16 +31,11 @@ RING_WRONG: list[Any] = [
     lambda g, r: (r - 1) / r * g,
     lambda g, r: 2 * g / r,
     lambda g, r: 2 * (r - 1) * g,
-    lambda g, r: None,
     lambda g, r: 2 * (r + 1) / r * g,
-    lambda g: g,
     lambda g, r: 2 * g * (1 - 1 / r) + 1,
-    lambda g, r: 1 / 0,
 ]
 EFFICIENCY_WRONG: list[Any] = [
-    None,
-    1.0,
-    "a / b / r",
+    *NO_FUNCTIONS,
     lambda a, b, r: a / b,
     lambda a, b, r: b / a / r,
     lambda a, b, r: b / a,
@@ -50,8 +44,6 @@ EFFICIENCY_WRONG: list[Any] = [
     lambda a, b, r: 1 - b / a,
     lambda a, b, r: a / (b + r),
     lambda a, b, r: 100 * a / b / r,
-    lambda a, b, r: "1",
-    lambda a, b: a / b,
     lambda a, b, r: r * b / a,
 ]
 HOSTS_WRONG: list[Any] = [
@@ -69,58 +61,60 @@ HOSTS_WRONG: list[Any] = [
     {"node1": 4, "node2": 2.5},
     {"node1": True, "node2": 2},
 ]
-RIGHT = answers("14_scale_out")
 
 
-@pytest.mark.parametrize("right", [scale_checks.ring, lambda g, r: 2 * g - 2 * g / r])
-def test_the_ring_is_accepted_in_any_form(right: Any) -> None:
-    assert scale_checks.check_ring(right)
+Check = Callable[[Any], Feedback]
 
 
-@pytest.mark.parametrize("wrong", RING_WRONG, ids=range(len(RING_WRONG)))
-def test_other_rings_are_not(wrong: Any) -> None:
-    feedback = scale_checks.check_ring(wrong)
-    assert not feedback and "one rank sends nothing" in feedback.words
+def check_first_below(answer: Any) -> Feedback:
+    return scale_checks.check_first_below(answer, ROWS, "psg", 0.75)
 
 
-def test_efficiency_is_accepted() -> None:
-    assert scale_checks.check_efficiency(lambda a, b, r: a / b / r)
-    assert scale_checks.check_efficiency(lambda a, b, r: np.float64(a) / (b * r))
+def check_hosts(answer: Any) -> Feedback:
+    return scale_checks.check_hosts(answer, HOSTS)
 
 
-@pytest.mark.parametrize("wrong", EFFICIENCY_WRONG, ids=range(len(EFFICIENCY_WRONG)))
-def test_other_efficiencies_are_not(wrong: Any) -> None:
-    assert not scale_checks.check_efficiency(wrong)
+def check_lost(answer: Any) -> Feedback:
+    return scale_checks.check_lost(answer, 117, 100)
+
+
+ACCEPTED: dict[Check, list[Any]] = {
+    scale_checks.check_ring: [scale_checks.ring, lambda g, r: 2 * g - 2 * g / r],
+    scale_checks.check_efficiency: [lambda a, b, r: a / b / r, lambda a, b, r: np.float64(a) / (b * r)],
+    check_first_below: [64, np.int64(64)],
+    check_hosts: [{"node2": 2, "node1": 4}],
+    check_lost: [17],
+}
+REJECTED: list[tuple[Check, str, list[Any]]] = [  # with words of the hint
+    (scale_checks.check_ring, "one rank sends nothing", RING_WRONG),
+    (scale_checks.check_efficiency, "", EFFICIENCY_WRONG),
+    (check_first_below, "", [None, 1, 2, 16, 63, 65, 256, 1024, "64", math.nan, [64], True, 0.74]),
+    (check_hosts, "4: ", HOSTS_WRONG),
+    (check_lost, "", [None, 0, 16, 18, 100, 117, 217, -17, "17", math.nan, [17], True, 17.5]),
+]
+
+
+@pytest.mark.parametrize(
+    ("check", "right"), [(check, right) for check, answers in ACCEPTED.items() for right in answers]
+)
+def test_right_answers_are_accepted_in_any_form(check: Check, right: Any) -> None:
+    assert check(right)
+
+
+@pytest.mark.parametrize(
+    ("check", "hint", "wrong"), [(check, hint, wrong) for check, hint, answers in REJECTED for wrong in answers]
+)
+def test_wrong_answers_get_a_hint(check: Check, hint: str, wrong: Any) -> None:
+    feedback = check(wrong)
+    assert not feedback and hint in feedback.words
 
 
 def test_the_first_ranks_below_are_read_off_the_curve() -> None:
     assert scale_checks.first_below(ROWS, "psg", 0.75) == 64 and scale_checks.first_below(ROWS, "fold", 0.75) is None
-    assert scale_checks.check_first_below(64, ROWS, "psg", 0.75)
-    assert scale_checks.check_first_below(np.int64(64), ROWS, "psg", 0.75)
 
 
-@pytest.mark.parametrize("wrong", [None, 1, 2, 16, 63, 65, 256, 1024, "64", math.nan, [64], True, 0.74])
-def test_other_numbers_of_ranks_are_not(wrong: Any) -> None:
-    assert not scale_checks.check_first_below(wrong, ROWS, "psg", 0.75)
-
-
-def test_engines_are_one_for_each_gpu() -> None:
-    assert scale_checks.check_hosts({"node2": 2, "node1": 4}, HOSTS)
-
-
-@pytest.mark.parametrize("wrong", HOSTS_WRONG, ids=range(len(HOSTS_WRONG)))
-def test_other_engines_are_told_why(wrong: Any) -> None:
-    feedback = scale_checks.check_hosts(wrong, HOSTS)
-    assert not feedback and feedback.words.startswith("4: ")
-
-
-def test_lost_steps_are_those_since_the_checkpoint() -> None:
-    assert scale_checks.check_lost(17, 117, 100) and scale_checks.check_lost(0, 50, 50)
-
-
-@pytest.mark.parametrize("wrong", [None, 0, 16, 18, 100, 117, 217, -17, "17", math.nan, [17], True, 17.5])
-def test_other_steps_are_not(wrong: Any) -> None:
-    assert not scale_checks.check_lost(wrong, 117, 100)
+def test_no_step_is_lost_at_a_checkpoint() -> None:
+    assert scale_checks.check_lost(0, 50, 50)
 
 
 def test_points_are_all_or_none(capsys: pytest.CaptureFixture[str]) -> None:

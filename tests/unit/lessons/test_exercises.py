@@ -12,6 +12,7 @@ from dtdg_lab import lessons
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.lessons import exercises
 from dtdg_lab.lessons.checks import Feedback
+from tests.factories import small_config
 from tests.lesson_solutions import blocks
 
 BATCHES = [rows.split() for rows in ("1a 1b 2a 3a", "1a 2a 2b 3a", "1b 1c 2b 3b", "1b 2b 2c 3b")]
@@ -212,7 +213,7 @@ def test_a_figure_of_a_lesson_has_at_most_four_panels() -> None:
 
 
 def test_panels_are_chosen_by_name() -> None:
-    config = lab.RunConfig(system="psg", dataset="growing", generated_nodes=20, generated_edges=60, epochs=2, hidden=4)
+    config = small_config(epochs=2)
     run = lab.train(config, progress=False)
     drawn = lessons.panels(run, "loss", "schedule")
     assert len([name for name in drawn["layout"] if name.startswith("xaxis")]) == 2
@@ -225,7 +226,7 @@ def test_panels_are_chosen_by_name() -> None:
 
 
 def test_a_race_is_drawn_on_one_screen() -> None:
-    config = lab.RunConfig(system="psg", dataset="growing", generated_nodes=20, generated_edges=60, epochs=2, hidden=4)
+    config = small_config(epochs=2)
     configs = {"psg": config, "<single>": config.replace(system="single")}
     screen = lessons.RaceScreen(configs, {"psg": "groups of snapshots"})
     assert screen.words == "The race has not begun." and "groups of snapshots" in screen._cards.value

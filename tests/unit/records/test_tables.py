@@ -37,18 +37,9 @@ JOULES = Rollup("energy", by=("rank",), sums=("joules",), along="", all_attempts
 
 
 def steps(rank: int, first: int, last: int, attempt: int = 1, **values: Any) -> list[dict[str, Any]]:
-    return [
-        {
-            "rank": rank,
-            "attempt": attempt,
-            "step": step,
-            "epoch": step // 10,
-            "iteration": step % 10,
-            "loss": float(step),
-        }
-        | values
-        for step in range(first, last)
-    ]
+    usual = {"rank": rank, "attempt": attempt}
+    made = [{"step": at, "epoch": at // 10, "iteration": at % 10, "loss": float(at)} for at in range(first, last)]
+    return [usual | row | values for row in made]
 
 
 def write(folder: Path, rank: int, lines: list[dict[str, Any]], *, torn: bytes = b"") -> Path:

@@ -35,15 +35,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run with all its files."""
     run = finished_run(tmp_path_factory.mktemp("whole"), epochs=2)
     lines = run.record_file(0).read_text()
-    described = {
-        "v": SCHEMA,
-        "rank": 0,
-        "attempt": 1,
-        "seq": 0,
-        "table": "events",
-        "columns": ["step", "epoch", "time_ns", "kind", "data"],
-        "rows": [[0, 0, 1, "parts", PARTS]],
-    }
+    columns = ["step", "epoch", "time_ns", "kind", "data"]
+    described = {"v": SCHEMA, "rank": 0, "attempt": 1, "seq": 0, "table": "events", "columns": columns}
+    described["rows"] = [[0, 0, 1, "parts", PARTS]]
     run.record_file(0).write_text(json.dumps(described) + "\n" + lines)
     run.add_environment(data={"dataset": "growing", "source": "generated", "sha256": HASH})
     finish(run, "finished")

@@ -1,126 +1,156 @@
-"""A run's folder describes the registered code that the run uses."""
+"""RunDirectory: made whole or not at all, status without torn reads, errors that say what to do."""
 
 from __future__ import annotations
 
+import errno
 import json
-from collections.abc import Iterator
+import os
+import re
+import socket
+import sys
+import threading
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 
 import pytest
 
-from dtdg_lab.cluster.replay import causes_of
-from dtdg_lab.config import catalogue
-from dtdg_lab.config.registration import register
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError
-from dtdg_lab.core.source_code import source_hash
-from dtdg_lab.models.tgcn import TGCN
+from dtdg_lab.runs import directory as directory_module
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.provenance import differences
-from dtdg_lab.runs.registered_code import add_extensions, check_same_code
-from dtdg_lab.runs.stored_run import open_run
-from tests.registrations import registered_apart
+from dtdg_lab.runs.environment import describe_environment
+from dtdg_lab.runs.json_files import read_json, write_json
+
+CONFIG = RunConfig(system="psg", dataset="growing", ranks=2)
 
 
-class Plain(TGCN):
-    """A model of a test."""
+def test_a_new_run_has_its_config_environment_status_and_folders(tmp_path: Path) -> None:
+    run = RunDirectory.create(CONFIG, root=tmp_path / "deep" / "runs")
+    assert re.fullmatch(rf"\d{{8}}-\d{{6}}-psg-{CONFIG.short_hash}", run.id)
+    assert run.config() == CONFIG
+    assert run.environment()["versions"]["numpy"]
+    assert run.status()["state"] == "starting"
+    assert {path.name for path in run.path.iterdir() if path.is_dir()} == {"records", "checkpoints", "live"}
+    with pytest.raises(FrozenInstanceError):
+        run.path = tmp_path
+    assert RunDirectory.open(run.path) == run
+    assert [path.name for path in (tmp_path / "deep" / "runs").iterdir()] == [run.id]
 
 
-@pytest.fixture(autouse=True)
-def _apart() -> Iterator[None]:
-    with registered_apart():
-        yield
+def test_taken_names_get_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Clock(directory_module.datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return cls(2026, 1, 31, 12, 0, 0)
+
+    monkeypatch.setattr(directory_module, "datetime", Clock)
+    name = f"20260131-120000-psg-{CONFIG.short_hash}"
+    assert RunDirectory.create(CONFIG, root=tmp_path).id == name
+    assert RunDirectory.create(CONFIG, root=tmp_path).id == f"{name}-2"
+    (tmp_path / f"{name}-3").write_text("a file in the way")
+    assert RunDirectory.create(CONFIG, root=tmp_path).id == f"{name}-4"
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> RunDirectory:
-    """A run of a model that is not registered here any more."""
-    with registered_apart():
-        register(Plain, "model", "plain")
-        return RunDirectory.create(RunConfig(system="psg", model="plain"), root=tmp_path)
+def test_a_file_in_place_of_the_root_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("not a folder")
+    with pytest.raises(RunStoreError, match=r"runs: .*root="):
+        RunDirectory.create(CONFIG, root=tmp_path / "runs")
+    assert (tmp_path / "runs").read_text() == "not a folder"
 
 
-def test_a_run_of_registered_code_opens_and_cannot_be_made_again(run: RunDirectory) -> None:
-    assert open_run(run.path).config.model == "plain" and "plain" not in catalogue.names("models")
-    (extension,) = run.extensions()
-    assert (extension.title, extension.target) == ("model 'plain'", f"{__name__}:Plain")
-    with pytest.raises(ConfigError, match="model 'plain' is not registered here"):
-        RunDirectory.create(run.config(), root=run.path.parent)
-    assert list(run.path.parent.iterdir()) == [run.path]
+@pytest.mark.parametrize(("code", "words"), [(errno.ENOSPC, "disk is full"), (errno.EROFS, "read-only")])
+def test_a_full_or_read_only_disk_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, words: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(RunStoreError, match=words):
+        RunDirectory.create(CONFIG, root=tmp_path / "runs")
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_without_registered_code_has_no_such_file(tmp_path: Path) -> None:
-    register(Plain, "model", "plain")
-    run = RunDirectory.create(RunConfig(system="psg"), root=tmp_path)
-    assert not run.extensions_file.exists() and run.extensions() == ()
-    add_extensions(run.path, texts=["adam", "plain"])  # a change while it trains
-    assert [one.name for one in run.extensions()] == ["plain"]
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write into read-only folders")
+def test_a_folder_without_permission_is_a_clear_error(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(RunStoreError, match="No write permission"):
+        RunDirectory.create(CONFIG, root=tmp_path / "runs")
+    tmp_path.chmod(0o700)
 
 
-def test_a_fork_keeps_the_descriptions_of_its_origin(run: RunDirectory) -> None:
-    run.checkpoint_file.write_bytes(b"")
-    fork = RunDirectory.create(RunConfig(system="psg"), root=run.path.parent, begin=run.checkpoint_file)
-    assert fork.extensions() == run.extensions()
+def test_opening_something_else_says_what_a_run_is(tmp_path: Path) -> None:
+    with pytest.raises(RunStoreError, match=r"is not a run.*config\.json"):
+        RunDirectory.open(tmp_path)
 
 
-@pytest.fixture
-def changed(run: RunDirectory) -> RunDirectory:
-    """The run, after its model's code has changed."""
-    register(Plain, "model", "plain")
-    described = json.loads(run.extensions_file.read_text())
-    described["extensions"][0]["sha256"] = "0123456789abcdef"
-    run.extensions_file.write_text(json.dumps(described))
-    return run
+def test_status_is_never_torn(tmp_path: Path) -> None:
+    run = RunDirectory.create(CONFIG, root=tmp_path)
+    stop, seen = threading.Event(), set()
+
+    def read() -> None:
+        while not stop.is_set():
+            status = run.status()
+            assert status["reason"] == "x" * status["attempt"]
+            seen.add(status["attempt"])
+
+    run.write_status("running", reason="x", attempt=1)
+    reader = threading.Thread(target=read)
+    reader.start()
+    for attempt in range(1, 60):
+        run.write_status("running", reason="x" * attempt, attempt=attempt)
+    stop.set()
+    reader.join()
+    assert len(seen) > 1
+    assert not [path for path in run.path.iterdir() if path.name.endswith(".tmp")]
 
 
-def test_code_that_has_changed_is_not_continued(changed: RunDirectory) -> None:
-    expected = (
-        r"race 'r' cannot be continued: the code of model 'plain' differs \(sha256 0123456789abcdef then, .*or wait"
+def test_status_refuses_states_that_do_not_exist(tmp_path: Path) -> None:
+    run = RunDirectory.create(CONFIG, root=tmp_path)
+    with pytest.raises(ConfigError, match="allowed starting, running"):
+        run.write_status("runing")
+    assert run.status()["state"] == "starting"
+
+
+def test_json_files_hold_no_nan_and_no_numpy(tmp_path: Path) -> None:
+    numpy = pytest.importorskip("numpy")
+    path = write_json(
+        tmp_path / "a.json", {"x": float("nan"), "y": numpy.float32(1.5), "z": numpy.arange(2), 3: (1, float("inf"))}
     )
-    with pytest.raises(ConfigError, match=expected):
-        check_same_code("race 'r'", changed.path, changed.config(), remedy="wait")
-    with pytest.raises(ConfigError, match=expected):
-        check_same_code("race 'r'", changed.path, texts=["plain"], remedy="wait")
-    check_same_code("race 'r'", changed.path, RunConfig(system="psg"), remedy="wait")
-    changed.extensions_file.write_text(changed.extensions_file.read_text().replace("0123456789abcdef", ""))
-    check_same_code("race 'r'", changed.path, changed.config(), remedy="wait")
+    assert json.loads(path.read_text(), parse_constant=pytest.fail) == {
+        "x": None,
+        "y": 1.5,
+        "z": [0, 1],
+        "3": [1, None],
+    }
+    path.write_text("{")
+    with pytest.raises(RunStoreError, match="not valid JSON"):
+        read_json(path)
 
 
-def test_a_fork_records_its_own_code(changed: RunDirectory) -> None:
-    changed.checkpoint_file.write_bytes(b"")
-    fork = RunDirectory.create(changed.config(), root=changed.path.parent, begin=changed.checkpoint_file)
-    assert fork.extensions()[0].sha256 == source_hash(Plain) != changed.extensions()[0].sha256
+def test_the_environment_names_neither_machine_nor_person_and_needs_no_torch() -> None:
+    facts = describe_environment(CONFIG, graph_source="generator", data_hash="ab" * 32)
+    described = json.dumps(facts)
+    assert facts["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert facts["data"] == {"dataset": "growing", "source": "generator", "sha256": "ab" * 32}
+    assert facts["cpu"]["usable"] >= 1
+    assert facts["memory_bytes"] > 2**20
+    assert facts["versions"]["torch"]
+    assert str(Path.home()) not in described
+    assert socket.gethostname() not in described
 
 
-def test_a_comparison_and_a_replay_name_code_that_differs(changed: RunDirectory) -> None:
-    again = RunDirectory.create(changed.config(), root=changed.path.parent)
-    (caption,) = differences([open_run(changed.path), open_run(again.path)])
-    assert caption.startswith("The runs use different code of model 'plain' (sha256 0123456789abcdef, ")
-    assert "as the code of model 'plain' differs" in causes_of(changed, again)
+def test_facts_known_later_are_added(tmp_path: Path) -> None:
+    run = RunDirectory.create(CONFIG, root=tmp_path)
+    run.add_environment(energy="modelled")
+    assert run.environment()["energy"] == "modelled"
+    assert run.environment()["python"]
 
 
-@pytest.mark.parametrize(
-    ("content", "why"),
-    [
-        ("[", "not valid JSON"),
-        ('{"schema": 2, "extensions": []}', "written by a newer version"),
-        ("{}", "it lacks extensions"),
-        ('{"extensions": 3}', "is damaged"),
-        ('{"extensions": [{"kind": "models"}]}', "is damaged"),
-        ('{"extensions": [{"kind": "models", "name": "plain", "entries": [{"kind": "models"}]}]}', "is damaged"),
-        ('{"extensions": [{"kind": "models", "name": "plain", "declared": [{"kind": "list"}]}]}', "is damaged"),
-    ],
-)
-def test_a_damaged_description_is_refused(content: str, why: str, run: RunDirectory) -> None:
-    run.extensions_file.write_text(content)
-    with pytest.raises(RunStoreError, match=f"extensions.json.*{why}"):
-        open_run(run.path)
-
-
-def test_names_that_a_later_version_adds_are_left_out(run: RunDirectory) -> None:
-    described = json.loads(run.extensions_file.read_text())
-    described["extensions"][0] |= {"colour": "red", "summary": "Of a later version."}
-    described["extensions"][0]["entries"][0]["colour"] = "red"
-    run.extensions_file.write_text(json.dumps(described))
-    assert open_run(run.path).config.model == "plain"
-    assert run.extensions()[0].summary == "Of a later version."
+def test_a_name_that_a_person_gave_is_kept_beside_the_run(tmp_path):
+    directory = RunDirectory(tmp_path)
+    assert directory.name() == ""
+    directory.rename("  my best run ")
+    assert directory.name() == "my best run"
+    directory.rename("")
+    assert directory.name() == ""

@@ -35,20 +35,8 @@ def described(
 ) -> list[dict[str, Any]]:
     """A row a second; its joules in all."""
     each = None if joules is None else joules / seconds
-    return [
-        {
-            "rank": rank,
-            "attempt": 1,
-            "time_ns": (1 + second) * S,
-            "interval_s": 1.0,
-            "joules": each,
-            "watts": each,
-            "cpu_s": 0.1,
-            "node": node,
-            **of,
-        }
-        for second in range(seconds)
-    ]
+    usual = {"rank": rank, "attempt": 1, "interval_s": 1.0, "joules": each, "watts": each, "cpu_s": 0.1, "node": node}
+    return [{**usual, "time_ns": (1 + second) * S, **of} for second in range(seconds)]
 
 
 def gpu(rank: int, joules: float, uuid: str, node: str = "a", **more: Any) -> list[dict[str, Any]]:

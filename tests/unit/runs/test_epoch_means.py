@@ -75,23 +75,14 @@ def test_congestion_in_fewer_than_half_of_the_epochs_turns_the_order_by_mean_and
     assert (late["epoch_j_clean"], late["epoch_j_congested"]) == pytest.approx((WATTS * 0.9, WATTS * 2.5))
 
 
+def table_row(label: str, runs: list[StoredRun]) -> race_table.Row:
+    spreads = race_table.spreads_of(runs, [None] * len(runs))
+    return race_table.Row(label, runs[0].config, {}, tuple(runs), (), len(runs), spreads, (), None)
+
+
 def test_race_table_sentence_and_comparison_follow_the_mean(tmp_path: Path) -> None:
-    rows = []
-    for label, make in (("calm", steady), ("late", upset)):
-        runs = [make(tmp_path / label, seed) for seed in (0, 1, 2)]
-        rows.append(
-            race_table.Row(
-                label=label,
-                config=runs[0].config,
-                settings={},
-                runs=tuple(runs),
-                failed=(),
-                planned=3,
-                sources=(),
-                spreads=race_table.spreads_of(runs, [None] * 3),
-                coincides=None,
-            )
-        )
+    makers = {"calm": steady, "late": upset}
+    rows = [table_row(label, [make(tmp_path, seed) for seed in (0, 1, 2)]) for label, make in makers.items()]
     won = race_table.winners(rows)
     assert won["epoch_time_s"] == won["total_time_s"] == "calm"
     table = race_table.frame(rows)
@@ -113,19 +104,7 @@ def test_epochs_are_parted_by_the_links_of_their_steps_and_not_at_all_without_sl
     quiet = trained(tmp_path, "psg", 0, [1.0] * EPOCHS, congested=False)
     parts = ("epoch_time_clean_s", "epoch_time_congested_s", "congested_epochs", "epoch_j_clean", "epoch_j_congested")
     assert {quiet.summary[name] for name in parts} == {None}
-    rows = [
-        race_table.Row(
-            label="quiet",
-            config=quiet.config,
-            settings={},
-            runs=(quiet,),
-            failed=(),
-            planned=1,
-            sources=(),
-            spreads=race_table.spreads_of([quiet], [None]),
-            coincides=None,
-        )
-    ]
+    rows = [table_row("quiet", [quiet])]
     assert "congested epochs" not in race_table.page(rows)
 
 

@@ -9,19 +9,8 @@ import pytest
 
 import dtdg_lab as lab
 from dtdg_lab.runs.summary import loss_deviation
+from tests.factories import small_config
 from tests.thinning import thinned
-
-SMALL = {
-    "dataset": "growing",
-    "generated_nodes": 60,
-    "generated_edges": 150,
-    "generated_snapshots": 24,
-    "hidden": 6,
-    "parts": 3,
-    "epochs": 4,
-    "device": "cpu",
-    "partitioner": "hash",
-}
 
 
 @pytest.mark.parametrize(
@@ -40,18 +29,15 @@ SMALL = {
 )
 def test_only_what_a_layout_approximates_deviates(system: str, model: str, exact: bool, tmp_path: Path) -> None:
     few = {"epoch_batches": 5} if system in ("dbov", "dynahb") else {}
-    config = lab.RunConfig(system=system, model=model, **few, **SMALL)
+    config = small_config(system, model=model, parts=3, epochs=4, partitioner="hash", **few)
     found = lab.train(config, runs_dir=tmp_path, progress=False).summary["loss_deviation"]
     assert 0 <= found < 1e-5 if exact else 1e-4 < found < 0.5
 
 
 @pytest.mark.slow
 def test_other_systems_have_none(tmp_path: Path) -> None:
-    settings = {name: value for name, value in SMALL.items() if name != "partitioner"}
-    assert (
-        lab.train(lab.RunConfig(system="psg", **settings), runs_dir=tmp_path, progress=False).summary["loss_deviation"]
-        is None
-    )
+    run = lab.train(small_config(parts=3, epochs=4), runs_dir=tmp_path, progress=False)
+    assert run.summary["loss_deviation"] is None
 
 
 def test_the_largest_difference_counts() -> None:

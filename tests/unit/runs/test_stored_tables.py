@@ -21,6 +21,11 @@ from dtdg_lab.runs.stored_tables import open_tables
 from tests.stored_runs import START_NS, STEP_NS, evaluate, finished_run, write_steps
 
 
+def write_parquet(run: RunDirectory) -> None:
+    for rank in run.record_files():
+        parquet.write_rank(run, rank)
+
+
 def slowest(rows: Rows) -> Rows:
     """The row of the rank that waits least in each step."""
     return rows.sort("step", "wait_s").once("step")
@@ -54,8 +59,7 @@ def test_tables_from_parquet_are_those_from_lines(tmp_path: Path, monkeypatch: p
         monkeypatch.setattr(module, "FEW_ROWS", few)
     run, config = resumed_run(tmp_path), RunConfig(system="psg", dataset="growing", ranks=2, epochs=8)
     lines = RunTables.open(config, run.records, ROLLUPS, recent=10)
-    for rank in (0, 1):
-        parquet.write_rank(run, rank)
+    write_parquet(run)
     stored = open_tables(run, config, ROLLUPS, recent=10)
     assert stored.progress == lines.progress
     assert (stored.common_step, stored.complete_epoch) == (lines.common_step, lines.complete_epoch)
@@ -80,8 +84,7 @@ def test_tables_from_parquet_are_those_from_lines(tmp_path: Path, monkeypatch: p
 
 def test_lines_are_read_where_parquet_is_old(tmp_path: Path) -> None:
     run, config = finished_run(tmp_path), RunConfig(system="psg", dataset="growing", ranks=2)
-    for rank in (0, 1):
-        parquet.write_rank(run, rank)
+    write_parquet(run)
     with RecordWriter(run.record_file(0), 0, 1) as writer:
         write_steps(writer, 15, 18)
     assert open_tables(run, config).steps == {0: 17, 1: 14}
@@ -89,8 +92,7 @@ def test_lines_are_read_where_parquet_is_old(tmp_path: Path) -> None:
 
 def test_tables_from_parquet_follow_the_lines_that_come_later(tmp_path: Path) -> None:
     run, config = finished_run(tmp_path), RunConfig(system="psg", dataset="growing", ranks=2)
-    for rank in (0, 1):
-        parquet.write_rank(run, rank)
+    write_parquet(run)
     tables = open_tables(run, config)
     assert not tables.update()
     with RecordWriter(run.record_file(0), 0, 1) as writer:
@@ -105,8 +107,7 @@ def test_a_resume_into_rows_that_parquet_has_as_sums_recounts_them(
     for module in (recent_rows, stored_tables):
         monkeypatch.setattr(module, "FEW_ROWS", 4)
     run, config = finished_run(tmp_path, epochs=8), RunConfig(system="psg", dataset="growing", ranks=2, epochs=8)
-    for rank in (0, 1):
-        parquet.write_rank(run, rank)
+    write_parquet(run)
     tables = open_tables(run, config, ROLLUPS, recent=5)
     for rank in (0, 1):
         with RecordWriter(run.record_file(rank), rank, 2) as writer:
@@ -122,8 +123,7 @@ def test_a_rank_is_no_further_than_where_a_resume_began(tmp_path: Path) -> None:
     run, config = finished_run(tmp_path, epochs=8), RunConfig(system="psg", dataset="growing", ranks=2, epochs=8)
     with RecordWriter(run.record_file(0), 0, 2) as writer:
         write_steps(writer, 10, 14, attempt_ns=50 * STEP_NS)
-    for rank in (0, 1):
-        parquet.write_rank(run, rank)
+    write_parquet(run)
     stored, lines = open_tables(run, config), RunTables.open(config, run.records)
     assert stored.steps == lines.steps == {0: 13, 1: 9}
 
@@ -133,8 +133,7 @@ def test_steps_of_events_are_whole_numbers(tmp_path: Path) -> None:
     with RecordWriter(run.record_file(0), 0, 1) as writer:
         writer.row("events", (None, None, START_NS + 1, "sink_lost", {"reason": "gone"}))
     lines = RunTables.open(config, run.records)
-    for rank in (0, 1):
-        parquet.write_rank(run, rank)
+    write_parquet(run)
     stored = open_tables(run, config)
     for kind in ("sink_lost", "epoch", "started"):
         steps = [[repr(event["step"]) for event in tables.events(kind)] for tables in (lines, stored)]
@@ -147,8 +146,7 @@ def test_texts_and_numbers_that_few_readers_take_are_kept(tmp_path: Path) -> Non
     with RecordWriter(run.record_file(0), 0, 1) as writer:
         writer.row("events", (15, 5, START_NS + 16 * STEP_NS, "odd", data))
     lines = RunTables.open(config, run.records)
-    for rank in (0, 1):
-        parquet.write_rank(run, rank)
+    write_parquet(run)
     for tables in (lines, open_tables(run, config)):
         assert [event["data"] for event in tables.events("odd")] == [data]
 
@@ -158,8 +156,7 @@ def test_files_that_are_written_again_while_they_are_read_are_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: str
 ) -> None:
     run, config = finished_run(tmp_path), RunConfig(system="psg", dataset="growing", ranks=2)
-    for rank in (0, 1):
-        parquet.write_rank(run, rank)
+    write_parquet(run)
     files_of = parquet.files_of
 
     def begun_again(directory: RunDirectory, note: parquet.Note) -> dict[str, list[Path]]:
@@ -178,8 +175,7 @@ def test_files_that_are_written_again_while_they_are_read_are_not_taken(
 
 def test_frames_are_of_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = finished_run(tmp_path)
-    for rank in (0, 1):
-        parquet.write_rank(run, rank)
+    write_parquet(run)
     read, calls = RunFrames.tables, []
 
     def read_as_a_resume_begins(frames: RunFrames, wanted: Any = None) -> dict[str, Any]:
@@ -198,8 +194,7 @@ def test_frames_are_of_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_frame_can_be_changed(tmp_path: Path) -> None:
     run = finished_run(tmp_path)
-    for rank in (0, 1):
-        parquet.write_rank(run, rank)
+    write_parquet(run)
     evaluations = RunFrames(run).frames(("evaluations",))["evaluations"]
     evaluations.loc[0, "loss"] = 7.0
     assert evaluations["loss"][0] == 7.0
@@ -209,6 +204,5 @@ def test_rows_without_steps_are_kept_by_their_age(tmp_path: Path, monkeypatch: p
     run, config = finished_run(tmp_path), RunConfig(system="psg", dataset="growing", ranks=2)
     count = len(RunFrames(run).frames(("energy",))["energy"])
     monkeypatch.setattr(stored_tables, "FEW_ROWS", count // 2)
-    for rank in (0, 1):
-        parquet.write_rank(run, rank)
+    write_parquet(run)
     assert {*open_tables(run, config, ROLLUPS).rows("energy")["rank"]} == {0, 1}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtdg_lab.cluster.stopping_rule import Bench, Evaluated
+from dtdg_lab.cluster.stopping_rule import Evaluated
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.records.tables import RunTables
@@ -16,13 +16,8 @@ from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.studies.race_plan import RacePlan, StopRule, contestants, data_hashes, labels_for
 from dtdg_lab.studies.race_table import best, spread
 from dtdg_lab.studies.same_losses import checks, groups, same_losses
+from tests.factories import small_config
 from tests.synthetic_lines import evaluation_row, line, step_row
-
-SMALL = {"dataset": "growing", "generated_nodes": 40, "generated_edges": 160, "generated_snapshots": 20, "hidden": 4}
-
-
-def made(system: str = "psg", **settings_: object) -> RunConfig:
-    return RunConfig(**{**SMALL, "system": system, **settings_})
 
 
 def seen(*losses: float | None, seconds: float = 1.0) -> tuple[Evaluated, ...]:
@@ -43,13 +38,6 @@ def test_a_run_ends_where_the_loss_is_low_the_time_is_over_or_nothing_is_gained(
     assert patient.verdict(seen(0.9, 0.8, 0.81, 0.79)) is None
     assert patient.verdict(seen(None, None, 0.9)) is None and patient.verdict(seen(0.9, None, None)) is not None
     assert StopRule(epochs=3).verdict(seen(0.1)) is None, "epochs are the config's"
-
-
-def test_only_the_validation_loss_ends_a_run():
-    bench = Bench(StopRule(loss=0.5).verdict, epochs=9)
-    rows = [{"split": "train", "loss": 0.1}, {"split": "validation", "loss": 0.6}, {"split": "validation", "loss": 0.4}]
-    asked = [bench.evaluated({**row, "step": at, "epoch": at, "time_ns": at}) for at, row in enumerate(rows)]
-    assert asked[:2] == [None, None] and asked[2] == bench.verdict.request(2)
 
 
 @given(
@@ -82,7 +70,7 @@ def test_a_rule_that_cannot_be_is_refused(wrong, said):
 def test_a_rule_on_validation_needs_a_validation_part():
     with pytest.raises(ConfigError, match=r"dynahb-2024.*has none.*warm"):
         contestants(
-            [made(protocol="dynahb-2024"), made("single", protocol="dynahb-2024")],
+            [small_config(protocol="dynahb-2024"), small_config("single", protocol="dynahb-2024")],
             seeds=(0,),
             stop=StopRule(patience=2),
         )
@@ -106,25 +94,25 @@ def test_a_rule_on_validation_needs_a_validation_part():
 )
 def test_what_must_be_alike_is_named_with_both_values(one, other, said):
     with pytest.raises(ConfigError, match=said):
-        contestants([made(**one), made("single", **other)], seeds=(0, 1), stop=None)
+        contestants([small_config(**one), small_config("single", **other)], seeds=(0, 1), stop=None)
 
 
 def test_a_model_may_be_raced_where_the_system_is_one_and_epochs_may_come_from_the_rule():
-    found = contestants([made(model="tgcn"), made(model="wdgcn")], seeds=(3,), stop=None)
+    found = contestants([small_config(model="tgcn"), small_config(model="wdgcn")], seeds=(3,), stop=None)
     assert list(found) == ["psg, model tgcn", "psg, model wdgcn"] and {each.seed for each in found.values()} == {3}
-    found = contestants([made(epochs=3), made("single", epochs=9)], seeds=(0,), stop=StopRule(epochs=4))
+    found = contestants([small_config(epochs=3), small_config("single", epochs=9)], seeds=(0,), stop=StopRule(epochs=4))
     assert {each.epochs for each in found.values()} == {4}
 
 
 @pytest.mark.parametrize(
     ("configs", "seeds", "said"),
     [
-        ([made()], (0,), "at least two"),
-        ([made(), made("single")], (), "at least one"),
-        ([made(), made("single")], (0, 0), "only once"),
-        ([made(), made(seed=4)], (0,), "same settings"),
-        ([made(), "single"], (0,), "a RunConfig for each"),
-        ({"a": made(), "": made("single")}, (0,), "label ''"),
+        ([small_config()], (0,), "at least two"),
+        ([small_config(), small_config("single")], (), "at least one"),
+        ([small_config(), small_config("single")], (0, 0), "only once"),
+        ([small_config(), small_config(seed=4)], (0,), "same settings"),
+        ([small_config(), "single"], (0,), "a RunConfig for each"),
+        ({"a": small_config(), "": small_config("single")}, (0,), "label ''"),
     ],
 )
 def test_what_is_no_race_is_refused(configs, seeds, said):
@@ -133,27 +121,27 @@ def test_what_is_no_race_is_refused(configs, seeds, said):
 
 
 def test_other_data_are_refused_with_what_differs_and_the_hash_follows_the_seed():
-    pair = contestants([made(), made("single", churn=0.2)], seeds=(0,), stop=None)
+    pair = contestants([small_config(), small_config("single", churn=0.2)], seeds=(0,), stop=None)
     with pytest.raises(ConfigError, match=r"churn=0.1 and churn=0.2"):
         data_hashes(pair, (0,))
-    hashes = data_hashes(contestants([made(), made("single")], seeds=(0, 1), stop=None), (0, 1))
+    hashes = data_hashes(contestants([small_config(), small_config("single")], seeds=(0, 1), stop=None), (0, 1))
     assert hashes[0] != hashes[1] and all(len(digits) == 64 for digits in hashes.values())
 
 
 def test_labels_tell_contestants_apart_however_much_they_share():
     many = [
-        made("dbov", batch_nodes=share, load_groups=groups_, epoch_batches=number)
+        small_config("dbov", batch_nodes=share, load_groups=groups_, epoch_batches=number)
         for share in (0.1, 0.2)
         for groups_ in (4, 5)
         for number in (3, 4)
     ]
     labels = labels_for(many)
     assert len(set(labels)) == len(labels) and max(map(len, labels)) <= 66
-    assert labels_for([made(), made("single")]) == ["psg", "single"]
+    assert labels_for([small_config(), small_config("single")]) == ["psg", "single"]
 
 
 def test_every_contestant_begins_a_round_in_turn():
-    cells = RacePlan(name="x", configs={"a": made(), "b": made("single")}, seeds=(5, 6, 7)).cells
+    cells = RacePlan(name="x", configs={"a": small_config(), "b": small_config("single")}, seeds=(5, 6, 7)).cells
     order = [(cell.settings["contestant"], cell.seed) for cell in cells]
     assert order == [("a", 5), ("b", 5), ("b", 6), ("a", 6), ("a", 7), ("b", 7)]
 
@@ -206,26 +194,30 @@ def test_a_spread_counts_who_never_got_there():
 
 def test_full_batches_coincide_whatever_the_layout_and_paths_of_features_do():
     configs = {
-        name: made(name, parts=1 if name == "single" else 2)
+        name: small_config(name, parts=1 if name == "single" else 2)
         for name in ("single", "adgnn-t", "pygt-dist", "esdg", "hypergraph-vertex", "psg", "flaredtdg")
     }
     ((labels, _),) = groups(configs)
     assert labels == ("single", "adgnn-t", "pygt-dist", "esdg", "hypergraph-vertex")
-    remote = {name: made(name, model="graphsage", parts=2) for name in ("dgl-default", "bgl", "greendygnn", "psg")}
+    remote = {
+        name: small_config(name, model="graphsage", parts=2) for name in ("dgl-default", "bgl", "greendygnn", "psg")
+    }
     ((labels, _),) = groups(remote)
     assert labels == ("dgl-default", "bgl", "greendygnn")
 
 
 def test_what_changes_the_numbers_or_follows_a_clock_is_not_compared():
-    assert same_losses(made("single"))[0] != same_losses(made("single", learning_rate=0.1))[0]
-    assert same_losses(made("pygt-dist", model="evolvegcn-h", parts=2)) != same_losses(
-        made("single", model="evolvegcn-h")
+    assert same_losses(small_config("single"))[0] != same_losses(small_config("single", learning_rate=0.1))[0]
+    assert same_losses(small_config("pygt-dist", model="evolvegcn-h", parts=2)) != same_losses(
+        small_config("single", model="evolvegcn-h")
     )
-    assert same_losses(made("dygnex-g", parts=2)) is None and same_losses(made("dynahb", parts=2)) is None
-    assert same_losses(made("dygnex-g", parts=2, group_times="size")) is not None
-    overlapped = {str(on): made("flaredtdg", parts=2, overlap=on) for on in (True, False)}
+    assert (
+        same_losses(small_config("dygnex-g", parts=2)) is None and same_losses(small_config("dynahb", parts=2)) is None
+    )
+    assert same_losses(small_config("dygnex-g", parts=2, group_times="size")) is not None
+    overlapped = {str(on): small_config("flaredtdg", parts=2, overlap=on) for on in (True, False)}
     assert len(groups(overlapped)) == 1
-    assert not groups({str(k): made("flaredtdg", parts=2, full_snapshots=k) for k in (1, 2)})
+    assert not groups({str(k): small_config("flaredtdg", parts=2, full_snapshots=k) for k in (1, 2)})
 
 
 def tables(first: float, later: float, config: RunConfig) -> RunTables:
@@ -236,7 +228,7 @@ def tables(first: float, later: float, config: RunConfig) -> RunTables:
 
 
 def test_losses_that_should_coincide_and_do_not_are_flagged():
-    configs = {"single": made("single"), "adgnn-t": made("adgnn-t", parts=2)}
+    configs = {"single": small_config("single"), "adgnn-t": small_config("adgnn-t", parts=2)}
     one = tables(1.0, 0.5, configs["single"])
 
     def compared(first: float, later: float) -> list:

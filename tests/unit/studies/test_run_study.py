@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -177,22 +175,6 @@ def test_there_is_one_writer_at_a_time(tmp_path: Path, training: PretendTraining
     ):
         study_in(tmp_path)
     study_in(tmp_path)
-
-
-def test_another_process_may_not_write_meanwhile(tmp_path: Path) -> None:
-    with one_writer(tmp_path):
-        other = multiprocessing.get_context("fork").Process(target=_write, args=(tmp_path,))
-        other.start()
-        other.join(60)
-    assert other.exitcode == 1, "two processes wrote one study"
-
-
-def _write(folder: Path) -> None:
-    try:
-        with one_writer(folder):
-            sys.exit(0)
-    except RunStoreError:
-        sys.exit(1)
 
 
 def test_pruned_runs_are_those_that_validation_says_and_are_not_best(tmp_path: Path, training: PretendTraining) -> None:

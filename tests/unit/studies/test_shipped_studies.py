@@ -16,16 +16,7 @@ from dtdg_lab.studies.sweep import Sweep, preset_sweep
 from dtdg_lab.visualization.runs.curves import NEAR, finite_losses
 from dtdg_lab.visualization.studies.scaling import Efficiency, efficiency_figure, efficiency_words
 from dtdg_lab.visualization.studies.spread import SpreadBar, apart, order_words, spread_bars
-
-TINY = {
-    "dataset": "growing",
-    "generated_nodes": 40,
-    "generated_edges": 160,
-    "generated_snapshots": 20,
-    "hidden": 4,
-    "threads": 1,
-    "device": "cpu",
-}
+from tests.factories import small_config
 
 
 @pytest.mark.parametrize("name", presets())
@@ -33,7 +24,7 @@ TINY = {
 def test_every_run_of_a_shipped_study_is_allowed(name: str, quick: bool) -> None:
     shipped = preset(name)
     sweep = preset_sweep(shipped, None, quick=quick)
-    assert sweep.shipped == name and sweep.total > 0
+    assert sweep.shipped == name == shipped.name and Sweep.from_json(sweep.to_json()) == sweep
     assert sweep.total <= 10 if quick else sweep.total >= 15
     assert shipped.question.endswith("?") and shipped.source
 
@@ -46,7 +37,8 @@ def test_a_base_that_cannot_answer_is_refused(name: str) -> None:
 
 @pytest.mark.slow
 def test_seconds_to_a_near_loss_are_those_of_the_runs(tmp_path: Path) -> None:
-    base = RunConfig(system="dynahb", epochs=4, epoch_batches=4, reservoir=False, generators="threads", **TINY)
+    quick = {"epochs": 4, "epoch_batches": 4, "reservoir": False, "generators": "threads", "threads": 1}
+    base = small_config("dynahb", **quick)
     study = run_study("dynahb-table8", base=base, quick=True, runs_dir=tmp_path, progress=False)
     bars = near_best_bars(study.trials, study.sweep.axes[0], {"DQN": 1.84})
     assert [bar.label for bar in bars] == ["5 %", "20 %", "DQN"] and bars[2].paper == 1.84
@@ -87,7 +79,7 @@ def test_efficiency_is_speed_up_over_ranks() -> None:
 
 
 def test_scaling_reads_epochs_of_runs(tmp_path: Path) -> None:
-    base = RunConfig(epochs=2, **TINY)
+    base = small_config(epochs=2, threads=1)
     sweep = Sweep(base, {"ranks": (1,), "system": ("psg",)}, (0, 1), objective="epoch_time_s", shipped="scaling")
     study = run_study(sweep, name="one", runs_dir=tmp_path, progress=False)
     (only,) = efficiencies(study)

@@ -11,28 +11,12 @@ from dtdg_lab.cli import main
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.studies.decay_study import study_decay
-from dtdg_lab.studies.preset import preset, presets
+from dtdg_lab.studies.preset import preset
 from dtdg_lab.studies.run_study import run_study
 from dtdg_lab.studies.sweep import Sweep, preset_sweep
 from dtdg_lab.systems.decayed_windows.study import decay_study
+from tests.factories import small_config
 from tests.pretend_studies import BASE, PretendTraining, pretend_training
-
-SMALL = {
-    "system": "flaredtdg",
-    "dataset": "growing",
-    "generated_nodes": 24,
-    "generated_edges": 80,
-    "generated_snapshots": 24,
-    "hidden": 4,
-    "device": "cpu",
-    "epochs": 1,
-    "dtype": "float64",
-    "window": 4,
-    "chunks": 3,
-    "chunker": "hash",
-    "partitioner": "round_robin",
-    "threads": 1,
-}
 
 
 @pytest.fixture
@@ -42,14 +26,10 @@ def training(monkeypatch: pytest.MonkeyPatch) -> PretendTraining:
 
 @pytest.mark.slow
 def test_figure_8_has_the_numbers_of_study_decay(tmp_path: Path) -> None:
-    config, full, alphas = RunConfig(**SMALL), (2, 4), (0.1, 0.6)
-    sweep = Sweep(
-        config,
-        {"full_snapshots": full, "alpha": alphas},
-        (0,),
-        skip={"full_snapshots": 4, "alpha": 0.6},
-        shipped="figure8",
-    )
+    parts = {"window": 4, "chunks": 3, "chunker": "hash", "partitioner": "round_robin", "threads": 1}
+    config, full, alphas = small_config("flaredtdg", epochs=1, dtype="float64", **parts), (2, 4), (0.1, 0.6)
+    over, skip = {"full_snapshots": full, "alpha": alphas}, {"full_snapshots": 4, "alpha": 0.6}
+    sweep = Sweep(config, over, (0,), skip=skip, shipped="figure8")
     study = run_study(sweep, name="f8", runs_dir=tmp_path / "a", progress=False)
     found = decay_study(study)
     other = study_decay(config, full, alphas, (0,), runs_dir=tmp_path / "b", progress=False)
@@ -60,16 +40,6 @@ def test_figure_8_has_the_numbers_of_study_decay(tmp_path: Path) -> None:
     assert found.is_complete and len(study.trials) == 3 and found.described == other.described
     maps = [figure["data"][0]["z"] for figure in (study.analysis()["figure8"][0], other.figure())]
     assert maps[0] == maps[1] and "The lowest loss is" in study.analysis()["figure8"][1]
-
-
-@pytest.mark.parametrize("name", list(presets()))
-@pytest.mark.parametrize("quick", [False, True], ids=["whole", "quick"])
-def test_shipped_studies_are_sweeps_whose_analysis_draws_before_anything_is_done(name: str, quick: bool) -> None:
-    made = preset(name)
-    sweep = preset_sweep(made, None, quick=quick)
-    assert sweep.shipped == name == made.name and made.question.endswith("?") and made.source
-    assert Sweep.from_json(sweep.to_json()) == sweep
-    assert not quick or sweep.total <= 24
 
 
 def test_figure_8_refuses_what_does_not_decay() -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import RunStoreError
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.studies.run_study import run_study
@@ -22,20 +21,9 @@ from dtdg_lab.studies.search_space import choice, log_uniform
 from dtdg_lab.studies.study import open_study
 from dtdg_lab.studies.sweep import Sweep
 from dtdg_lab.studies.trials import FILE, Trial, TrialJournal
+from tests.factories import small_config
 
-BASE = {
-    "system": "psg",
-    "dataset": "growing",
-    "generated_nodes": 40,
-    "generated_edges": 160,
-    "generated_snapshots": 20,
-    "hidden": 4,
-    "device": "cpu",
-    "epochs": 6,
-    "parts": 2,
-    "threads": 1,
-    "evaluate_every": 3,
-}
+BASE = small_config(epochs=6, parts=2, threads=1, evaluate_every=3)
 PATIENCE_S = 90.0
 CHILD = """
 import sys
@@ -46,12 +34,12 @@ run_study(Sweep.load(sys.argv[1]), name="killed", runs_dir=sys.argv[2], progress
 
 
 def grid() -> Sweep:
-    return Sweep(RunConfig(**BASE), {"learning_rate": (0.001, 0.01), "group_window": (2, 4)}, seeds=(0,))
+    return Sweep(BASE, {"learning_rate": (0.001, 0.01), "group_window": (2, 4)}, seeds=(0,))
 
 
 def search() -> Sweep:
     space = {"learning_rate": log_uniform(1e-4, 1e-1), "group_window": choice(2, 4)}
-    return Sweep(RunConfig(**BASE), space=space, trials=4)
+    return Sweep(BASE, space=space, trials=4)
 
 
 def events(runs: Path) -> list[dict]:

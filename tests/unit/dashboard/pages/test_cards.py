@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,39 +14,17 @@ from dtdg_lab.core.errors import PlanError
 from dtdg_lab.dashboard.pages import cards as card_page
 from dtdg_lab.dashboard.pages.cards import CardPage
 from dtdg_lab.runs.stored_run import open_run
+from tests.dashboards import Loop
 from tests.stored_runs import finished_run
 
 
-class _Loop:
-    """Calls that wait to be made by the event loop."""
-
-    def __init__(self) -> None:
-        self._calls: list[Callable[[], None]] = []
-        self._lock = threading.Lock()
-
-    def defer(self, call: Callable[[], None]) -> None:
-        with self._lock:
-            self._calls.append(call)
-
-    def until(self, done: Callable[[], Any]) -> None:
-        for _ in range(600):
-            with self._lock:
-                calls, self._calls = self._calls, []
-            for call in calls:
-                call()
-            if done():
-                return
-            time.sleep(0.05)
-        pytest.fail("waited 30 s")
+@pytest.fixture
+def loop() -> Loop:
+    return Loop()
 
 
 @pytest.fixture
-def loop() -> _Loop:
-    return _Loop()
-
-
-@pytest.fixture
-def page(loop: _Loop) -> Iterator[CardPage]:
+def page(loop: Loop) -> Iterator[CardPage]:
     made = CardPage(loop.defer)
     yield made
     made.close()
@@ -59,7 +36,7 @@ def _run(root: Path, **settings: Any) -> Any:
     return run
 
 
-def test_nothing_is_made_before_the_page_is_opened(page: CardPage, loop: _Loop) -> None:
+def test_nothing_is_made_before_the_page_is_opened(page: CardPage, loop: Loop) -> None:
     assert page.card.value == "" and page.charts.figures() == {}
     page.open()
     loop.until(lambda: page.card.value)
@@ -70,7 +47,7 @@ def test_nothing_is_made_before_the_page_is_opened(page: CardPage, loop: _Loop) 
     assert all(name.startswith(f"card-{first}-small-") for name in page.charts.figures())
 
 
-def test_another_choice_brings_another_card_and_charts_of_other_names(page: CardPage, loop: _Loop) -> None:
+def test_another_choice_brings_another_card_and_charts_of_other_names(page: CardPage, loop: Loop) -> None:
     page.open()
     for name in ("esdg", "bgl"):
         page.system.value = name
@@ -81,7 +58,7 @@ def test_another_choice_brings_another_card_and_charts_of_other_names(page: Card
 
 
 def test_the_run_that_is_followed_is_shown_on_the_card_of_its_system(
-    page: CardPage, loop: _Loop, tmp_path: Path
+    page: CardPage, loop: Loop, tmp_path: Path
 ) -> None:
     run = _run(tmp_path, system="psg")
     page.open()
@@ -102,7 +79,7 @@ def test_the_run_that_is_followed_is_shown_on_the_card_of_its_system(
     assert all("card-esdg-small-" in name for name in page.charts.figures())
 
 
-def test_a_card_that_cannot_be_made_says_why(page: CardPage, loop: _Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_card_that_cannot_be_made_says_why(page: CardPage, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(name: str) -> None:
         raise PlanError("no <plan>")
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import param
 import pytest
 
 from dtdg_lab.cluster.local import train_here
@@ -17,21 +14,10 @@ from dtdg_lab.dashboard.actions import Actions
 from dtdg_lab.dashboard.pages.checkpoints import NONE, Branch
 from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.runs.stored_run import open_run
+from tests.dashboards import choose_in, click_button, page_until
+from tests.factories import small_config
 
-CONFIG = RunConfig(
-    system="single",
-    dataset="growing",
-    ranks=1,
-    epochs=4,
-    hidden=4,
-    generated_nodes=40,
-    generated_edges=160,
-    generated_snapshots=20,
-    learning_rate=0.01,
-    threads=1,
-    device="cpu",
-    keep_every=2,
-)
+CONFIG = small_config("single", epochs=4, threads=1, keep_every=2)
 
 
 class Here:
@@ -68,27 +54,6 @@ def page(tmp_path: Path, problems: list[str]):
     actions.close()
 
 
-def until(page: Branch, done: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not done():
-        assert time.monotonic() < end, page.changes.value
-        time.sleep(0.02)
-        page._actions.poll()
-        page.update(slow=True)
-
-
-def click(page: Branch, button: Any) -> None:
-    assert not button.disabled
-    button.clicks += 1
-    page._actions.poll()
-
-
-def choose(page: Branch, name: str, value: Any) -> None:
-    with param.edit_constant(widget := page._settings.controls[name].widget):
-        widget.param.update(value=value, value_throttled=value)
-    page._actions.poll()
-
-
 @pytest.mark.slow
 def test_nothing_is_offered_before_there_is_a_run(page, tmp_path):
     page.follow(None)
@@ -104,8 +69,8 @@ def test_a_checkpoint_is_asked_for_while_a_run_is_on(page, tmp_path):
     asked: list[str] = []
     page.follow(SimpleNamespace(id="on", path=tmp_path, status="running", save_checkpoint=lambda: asked.append("keep")))
     page.enable("running", free=False)
-    click(page, page.keep)
-    until(page, lambda: asked == ["keep"])
+    click_button(page, page.keep)
+    page_until(page, lambda: asked == ["keep"])
 
 
 def test_a_run_is_forked_and_replayed_from_the_page(page, problems):
@@ -115,7 +80,7 @@ def test_a_run_is_forked_and_replayed_from_the_page(page, problems):
     page.update(slow=True)
     assert not page.at.options, "nothing is read from the disk while it is folded"
     page.panel.collapsed = False
-    until(page, lambda: bool(page.at.options))
+    page_until(page, lambda: bool(page.at.options))
     assert list(page.at.options.values()) == ["last", "epoch-00004", "epoch-00002"]
     assert "epoch-00002: step 2, after 2 epochs" in page.at.options
     page.enable("finished", free=True)
@@ -124,27 +89,27 @@ def test_a_run_is_forked_and_replayed_from_the_page(page, problems):
     page.at.value = "epoch-00002"
     page._actions.poll()
     assert page.changes.value == "A fork repeats this run."
-    click(page, page.fork)
-    until(page, lambda: len(page._session.made) == 1)
+    click_button(page, page.fork)
+    page_until(page, lambda: len(page._session.made) == 1)
     losses = [list(open_run(of.path).table("steps")["loss"]) for of in (run, page._session.made[0])]
     assert losses[0][2:] == losses[1] and len(losses[1]) == 2
 
-    choose(page, "learning_rate", -1.0)  # the slider's power of ten
+    choose_in(page, "learning_rate", -1.0)  # the slider's power of ten
     assert page.changes.value == "From there on, a fork differs by learning_rate=0.1."
-    click(page, page.fork)
-    until(page, lambda: len(page._session.made) == 2)
+    click_button(page, page.fork)
+    page_until(page, lambda: len(page._session.made) == 2)
     other = open_run(page._session.made[1].path)
     assert other.config.learning_rate == 0.1 and list(other.table("steps")["loss"]) != losses[1]
 
-    choose(page, "hidden", 8)
+    choose_in(page, "hidden", 8)
     assert not problems
-    click(page, page.fork)
-    until(page, lambda: bool(problems))
+    click_button(page, page.fork)
+    page_until(page, lambda: bool(problems))
     assert "'hidden' cannot change in a fork" in problems[0] and len(page._session.made) == 2
 
-    click(page, page.replay)
+    click_button(page, page.replay)
     assert not problems, "what was wrong before is taken away"
-    until(page, lambda: "bit for bit" in page.found.value)
+    page_until(page, lambda: "bit for bit" in page.found.value)
     assert open_run(page._session.made[2].path).environment["repeats"]["bit_for_bit"] and not problems
 
 
@@ -155,5 +120,5 @@ def test_another_run_brings_other_checkpoints(page):
         page.follow(run)
         assert not page.at.options
         page.panel.collapsed = False
-        until(page, lambda: bool(page.at.options))
+        page_until(page, lambda: bool(page.at.options))
         assert len(page.at.options) == 1 + epochs // 2

@@ -197,20 +197,6 @@ def test_a_change_the_run_did_not_live_to_make_is_said_and_stays_for_the_next(da
     assert run.config.system == "adgnn-t"
 
 
-@pytest.mark.slow
-def test_another_dashboard_follows(dashboard, session):
-    other = Dashboard(session, RunConfig(dataset="growing"))
-    run = started(dashboard)
-    settle(other)
-    choose(dashboard, "partitioner", "hash")
-    settle(other)
-    assert other.settings.controls["partitioner"].value == "metis"
-    run.advance(PER_EPOCH)
-    settle(dashboard, other)
-    assert other.settings.controls["partitioner"].value == "hash"
-    other.close()
-
-
 # measuring
 
 

@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
 import pytest
 
-from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.dashboard.actions import Actions
 from dtdg_lab.dashboard.pages import race as race_page
 from dtdg_lab.dashboard.pages.race import HERE, MOST, RacePage
 from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.studies.race import prepare
 from dtdg_lab.studies.race_plan import StopRule
+from tests.dashboards import choose_in, click_button, page_until
+from tests.factories import small_config
 from tests.pretend_session import PretendSession
 from tests.thinning import thinned
 
-CONFIG = RunConfig(
-    system="single",
-    dataset="growing",
-    ranks=1,
-    epochs=3,
-    hidden=4,
-    generated_nodes=40,
-    generated_edges=160,
-    generated_snapshots=20,
-    learning_rate=0.01,
-    threads=1,
-)
+CONFIG = small_config("single", epochs=3, threads=1)
 
 
 @pytest.fixture
@@ -62,51 +50,31 @@ def here(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return asked
 
 
-def click(page: RacePage, button: Any) -> None:
-    assert not button.disabled
-    button.clicks += 1
-    page._actions.poll()
-
-
-def choose(page: RacePage, name: str, value: Any) -> None:
-    page._settings.controls[name].widget.value = value
-    page._actions.poll()
-
-
-def until(page: RacePage, done: Callable[[], bool], *, seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end, page.words.value + page.alert.value
-        time.sleep(0.15)
-        page._actions.poll()
-        page.update(slow=True)
-
-
 def test_contestants_are_the_settings_shown_each_once(page):
     assert page.start.disabled and page.stop.disabled and page.remove.disabled
-    click(page, page.add)
+    click_button(page, page.add)
     assert list(page.chosen.options) == ["single"] and page.start.disabled
-    click(page, page.add)
+    click_button(page, page.add)
     assert "already a contestant" in page.alert.value and page.alert.visible and len(page.configs) == 1
     for width in (8, 16):
-        choose(page, "hidden", width)
-        click(page, page.add)
+        choose_in(page, "hidden", width)
+        click_button(page, page.add)
     assert list(page.chosen.options) == [f"single, hidden {width}" for width in (4, 8, 16)]
     assert not page.alert.visible and not page.start.disabled
     page.chosen.value = [0, 2]
-    click(page, page.remove)
+    click_button(page, page.remove)
     assert list(page.chosen.options) == ["single"] and page.configs[0].hidden == 8 and page.start.disabled
     for number in range(MOST):
-        choose(page, "hidden", 20 + number)
-        click(page, page.add)
+        choose_in(page, "hidden", 20 + number)
+        click_button(page, page.add)
     assert len(page.configs) == MOST and "Remove one" in page.alert.value
 
 
 def two(page: RacePage) -> None:
-    click(page, page.add)
-    choose(page, "system", "adgnn-t")
-    choose(page, "ranks", 1)
-    click(page, page.add)
+    click_button(page, page.add)
+    choose_in(page, "system", "adgnn-t")
+    choose_in(page, "ranks", 1)
+    click_button(page, page.add)
 
 
 @pytest.mark.parametrize(
@@ -126,19 +94,19 @@ def two(page: RacePage) -> None:
 def test_what_cannot_be_is_said_and_nothing_is_trained(page, here, tmp_path, field, text, said):
     two(page)
     getattr(page, field).value = text
-    click(page, page.start)
-    until(page, lambda: page.alert.visible and not page.racing)
+    click_button(page, page.start)
+    page_until(page, lambda: page.alert.visible and not page.racing)
     assert said in page.alert.value.replace("&#x27;", "'") and not list(tmp_path.iterdir())
     assert not page.start.disabled, "it can be put right and started"
 
 
 def test_contestants_that_cannot_be_compared_are_named_on_the_page(page, here, tmp_path):
     two(page)
-    choose(page, "epochs", 7)
-    choose(page, "system", "psg")
-    click(page, page.add)
-    click(page, page.start)
-    until(page, lambda: page.alert.visible)
+    choose_in(page, "epochs", 7)
+    choose_in(page, "system", "psg")
+    click_button(page, page.add)
+    click_button(page, page.start)
+    page_until(page, lambda: page.alert.visible)
     said = page.alert.value.replace("&#x27;", "'")
     assert "the same `epochs`: 'single' has 3, 'psg' has 7" in said and not list(tmp_path.iterdir())
 
@@ -149,11 +117,11 @@ def test_a_race_is_drawn_while_it_goes_on_and_never_by_the_loop(page, here, monk
     page._drawer._work = lambda race: (drawn_by.add(threading.current_thread().name), real(race))
     two(page)
     page.seeds.value, page.patience.value, page.epochs.value = "0,", "50", "4"
-    click(page, page.start)
+    click_button(page, page.start)
     assert page.racing and page.start.disabled and not page.stop.disabled
-    until(page, lambda: not page.racing)
+    page_until(page, lambda: not page.racing)
     assert here[0]["stop"] == StopRule(epochs=4, patience=50) and here[0]["seeds"] == [0]
-    until(page, lambda: "2 of 2 runs have finished" in page.table.value)
+    page_until(page, lambda: "2 of 2 runs have finished" in page.table.value)
     assert not page.alert.visible
     assert "has ended" in page.words.value and page.stop.disabled and not page.start.disabled
     assert drawn_by == {"dashboard-race"}
@@ -167,17 +135,17 @@ def test_a_race_is_drawn_while_it_goes_on_and_never_by_the_loop(page, here, monk
 def test_stop_ends_the_race_and_it_goes_on_by_its_name(page, here, tmp_path):
     two(page)
     page.seeds.value, page.name.value, page.epochs.value = "0 1", "later", "8"
-    click(page, page.start)
-    until(page, lambda: page.race is not None and any(run.state == "finished" for run in page.race.runs))
-    click(page, page.stop)
-    until(page, lambda: not page.racing)
+    click_button(page, page.start)
+    page_until(page, lambda: page.race is not None and any(run.state == "finished" for run in page.race.runs))
+    click_button(page, page.stop)
+    page_until(page, lambda: not page.racing)
     page.update(slow=True)
     made = len([run for run in page.race.runs if run.state == "finished"])
     assert 0 < made < 4 and "was stopped" in page.words.value and not page.alert.visible
     page.seeds.value = "0 1"
     before = {run.path for run in page.race.runs if run.state == "finished"}
-    click(page, page.start)
-    until(page, lambda: not page.racing)
+    click_button(page, page.start)
+    page_until(page, lambda: not page.racing)
     assert before <= {run.path for run in page.race.runs} and page.race.name == "later"
 
 
@@ -185,27 +153,27 @@ def test_stop_ends_the_race_and_it_goes_on_by_its_name(page, here, tmp_path):
 def test_a_race_of_the_past_is_shown_again(page, here, tmp_path):
     two(page)
     page.seeds.value, page.name.value = "0", "first"
-    click(page, page.start)
-    until(page, lambda: not page.racing)
+    click_button(page, page.start)
+    page_until(page, lambda: not page.racing)
     page.name.value = "second"
-    click(page, page.start)
-    until(page, lambda: not page.racing)
+    click_button(page, page.start)
+    page_until(page, lambda: not page.racing)
     page.update(slow=True)
     here_now, newest, oldest = page.past.options
     assert here_now == HERE and newest.endswith("-second") and oldest.endswith("-first") and page.race.name == "second"
     first = page.past.options[oldest]
     page.past.value = first
-    until(page, lambda: page.race.name == "first" and page._shown is page._drawn)
+    page_until(page, lambda: page.race.name == "first" and page._shown is page._drawn)
     assert "A past race" in page.words.value and first in page.words.value
-    until(page, lambda: "psg" not in page.table.value and "adgnn-t" in page.table.value)
+    page_until(page, lambda: "psg" not in page.table.value and "adgnn-t" in page.table.value)
     page.past.value = ""
-    until(page, lambda: page.race.name == "second" and "has ended" in page.words.value)
+    page_until(page, lambda: page.race.name == "second" and "has ended" in page.words.value)
     page.past.value = first
-    until(page, lambda: page.race.name == "first")
+    page_until(page, lambda: page.race.name == "first")
     page.name.value = "third"
-    click(page, page.start)
+    click_button(page, page.start)
     assert page.past.value == ""
-    until(page, lambda: not page.racing and page.race is not None and page.race.name == "third")
+    page_until(page, lambda: not page.racing and page.race is not None and page.race.name == "third")
 
 
 def test_a_race_that_cannot_be_read_is_said_and_the_shown_one_stays(page, tmp_path):
@@ -215,7 +183,7 @@ def test_a_race_that_cannot_be_read_is_said_and_the_shown_one_stays(page, tmp_pa
     page.update(slow=True)
     page.past.value = str(broken)
     problems = page._actions._on_error.__self__
-    until(page, lambda: bool(problems))
+    page_until(page, lambda: bool(problems))
     assert "race.json" in problems[0] and page.race is None
     problems.clear()
     assert (broken / "race.json").read_text() == "{"

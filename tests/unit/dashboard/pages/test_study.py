@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,27 +13,11 @@ from dtdg_lab.runs.finish import finish
 from dtdg_lab.studies.run_study import run_study
 from dtdg_lab.studies.study import Study
 from dtdg_lab.studies.sweep import Sweep
+from tests.dashboards import Loop
 from tests.pretend_studies import BASE, PretendTraining, pretend_training
 from tests.stored_runs import finished_run
 
 SWEEP = Sweep(BASE, {"full_snapshots": (1, 2), "alpha": (0.1, 0.6)}, seeds=(0,))
-
-
-class Loop:
-    """Stands for the event loop: calls wait until it is run."""
-
-    def __init__(self) -> None:
-        self.calls: list[Callable[[], None]] = []
-
-    def until(self, done: Callable[[], bool], *, page: StudyPage | None = None) -> None:
-        ends = time.monotonic() + 20
-        while not done():
-            assert time.monotonic() < ends
-            if page is not None:
-                page.update(slow=True)
-            while self.calls:
-                self.calls.pop(0)()
-            time.sleep(0.01)
 
 
 @pytest.fixture
@@ -49,7 +32,7 @@ def loop() -> Loop:
 
 @pytest.fixture
 def page(tmp_path: Path, loop: Loop) -> Iterator[StudyPage]:
-    made = StudyPage(loop.calls.append, tmp_path / "studies")
+    made = StudyPage(loop.defer, tmp_path / "studies")
     yield made
     made.close()
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from dtdg_lab.lessons import checks as study_checks
-from dtdg_lab.lessons.checks import SEVEN
-from tests.lesson_solutions import answers
+from dtdg_lab.lessons.checks import SEVEN, Feedback
+from tests.lesson_solutions import NO_FUNCTIONS, answers
 
 RIGHT = answers("13_parameter_study")
 
@@ -60,9 +60,7 @@ def changing(rows: Any) -> tuple[str, float]:
 
 
 RUNS_WRONG: list[Any] = [
-    None,
-    12,
-    "values * seeds",
+    *NO_FUNCTIONS,
     lambda v, s: sum(v) * s,
     lambda v, s: math.prod(v),
     lambda v, s: sum(v) + s,
@@ -72,17 +70,13 @@ RUNS_WRONG: list[Any] = [
     lambda v, s: max(v) * s,
     lambda v, s: v[0] * v[1] * s,
     lambda v, s: math.prod(v) * (s + 1),
-    lambda v, s: math.nan,
-    lambda v: math.prod(v),
     lambda v, s: str(math.prod(v) * s),
     lambda v, s: [math.prod(v) * s],
     lambda v, s: v[0] ** len(v) * s,
 ]
 TIES_WRONG: list[Any] = [
-    None,
+    *NO_FUNCTIONS,
     {"a"},
-    "a",
-    lambda c: None,
     lambda c: set(),
     lambda c: set(c),
     lambda c: len(c),
@@ -101,13 +95,10 @@ TIES_WRONG: list[Any] = [
     by(lambda losses: -median(losses), lambda other, best: max(other) < min(best)),  # the most is best
     lambda c: [[name] for name in study_checks.ties(c)],
     lambda c: {c[name] for name in c},
-    lambda c, s: set(c),
 ]
 CHOOSE_WRONG: list[Any] = [
-    None,
+    *NO_FUNCTIONS,
     ("a", 0.5),
-    "a",
-    lambda rows: None,
     lambda rows: (None, None),
     lambda rows: "a",
     lambda rows: ("a", 0.52),
@@ -154,36 +145,52 @@ ENDED_WRONG: list[Any] = [
 LOST_WRONG: list[Any] = [None, "", "A", "B", "C", "E", "F", "G", "H", "d", 4, math.nan, ["D"], {"D"}, 0.19, True]
 
 
-@pytest.mark.parametrize("right", [product, of_right("runs"), lambda v, s: int(np.prod(v)) * s])
-def test_runs_of_a_grid_are_accepted_in_any_form(right: Any) -> None:
-    assert study_checks.check_runs(right)
+Check = Callable[[Any], Feedback]
 
 
-@pytest.mark.parametrize("wrong", RUNS_WRONG, ids=range(len(RUNS_WRONG)))
-def test_other_numbers_of_runs_are_not(wrong: Any) -> None:
-    feedback = study_checks.check_runs(wrong)
-    assert not feedback and "combine every value of an axis" in feedback.words
+def check_left(answer: Any) -> Feedback:
+    return study_checks.check_left(answer, 12, 4)
 
 
-def test_what_is_left_is_all_but_the_finished() -> None:
-    assert study_checks.check_left(8, 12, 4) and study_checks.check_left(np.int64(41), 45, 4)
+def check_stopped(answer: Any) -> Feedback:
+    return study_checks.check_stopped(answer, SEVEN, 2, 3)
 
 
-@pytest.mark.parametrize("wrong", [None, 0, 1, 4, 5, 7, 9, 12, 16, -8, "8", math.nan, [8], True, 8.5])
-def test_other_numbers_that_are_left_are_not(wrong: Any) -> None:
-    feedback = study_checks.check_left(wrong, 12, 4)
-    assert not feedback and feedback.words.startswith("2: ")
+def check_lost(answer: Any) -> Feedback:
+    return study_checks.check_lost_values(answer, SEVEN, 2, 3)
 
 
-@pytest.mark.parametrize("right", [study_checks.ties, of_right("ties"), lambda c: sorted(study_checks.ties(c))])
-def test_ties_are_accepted_in_any_form(right: Any) -> None:
-    assert study_checks.check_ties(right)
+ACCEPTED: dict[Check, list[Any]] = {
+    study_checks.check_runs: [product, of_right("runs"), lambda v, s: int(np.prod(v)) * s],
+    check_left: [8, np.int64(8)],
+    study_checks.check_ties: [study_checks.ties, of_right("ties"), lambda c: sorted(study_checks.ties(c))],
+    check_stopped: [{"G", "D"}, ["D", "G"]],
+    check_lost: ["D"],
+    study_checks.check_choose: [study_checks.choose, of_right("choose"), lambda rows: list(study_checks.choose(rows))],
+}
+REJECTED: list[tuple[Check, str, list[Any]]] = [  # with words of the hint
+    (study_checks.check_runs, "combine every value of an axis", RUNS_WRONG),
+    (check_left, "2: ", [None, 0, 1, 4, 5, 7, 9, 12, 16, -8, "8", math.nan, [8], True, 8.5]),
+    (study_checks.check_ties, "the best cell has the lowest median", TIES_WRONG),
+    (check_stopped, "4: ", ENDED_WRONG),
+    (check_lost, "5: ", LOST_WRONG),
+    (study_checks.check_choose, "validation_loss over seeds, and report", CHOOSE_WRONG),
+]
 
 
-@pytest.mark.parametrize("wrong", TIES_WRONG, ids=range(len(TIES_WRONG)))
-def test_other_ties_are_not(wrong: Any) -> None:
-    feedback = study_checks.check_ties(wrong)
-    assert not feedback and "the best cell has the lowest median" in feedback.words
+@pytest.mark.parametrize(
+    ("check", "right"), [(check, right) for check, answers in ACCEPTED.items() for right in answers]
+)
+def test_right_answers_are_accepted_in_any_form(check: Check, right: Any) -> None:
+    assert check(right)
+
+
+@pytest.mark.parametrize(
+    ("check", "hint", "wrong"), [(check, hint, wrong) for check, hint, answers in REJECTED for wrong in answers]
+)
+def test_wrong_answers_get_a_hint(check: Check, hint: str, wrong: Any) -> None:
+    feedback = check(wrong)
+    assert not feedback and hint in feedback.words
 
 
 def test_the_seven_trials_hold_the_traps() -> None:
@@ -197,25 +204,11 @@ def test_the_seven_trials_hold_the_traps() -> None:
 
 def test_a_median_rule_ends_the_slow_starter() -> None:
     assert study_checks.stopped(SEVEN, 2, 3) == ["D", "G"] and study_checks.lost(SEVEN, 2, 3) == "D"
-    assert study_checks.check_stopped({"G", "D"}, SEVEN, 2, 3) and study_checks.check_stopped(["D", "G"], SEVEN, 2, 3)
-    assert study_checks.check_lost_values("D", SEVEN, 2, 3)
 
 
 def test_a_rule_that_looks_late_loses_nobody() -> None:
     assert study_checks.lost(SEVEN, 4, 3) is None and "D" not in study_checks.stopped(SEVEN, 4, 3)
     assert not study_checks.check_lost_values("D", SEVEN, 4, 3)
-
-
-@pytest.mark.parametrize("wrong", ENDED_WRONG, ids=range(len(ENDED_WRONG)))
-def test_other_trials_are_not_ended(wrong: Any) -> None:
-    feedback = study_checks.check_stopped(wrong, SEVEN, 2, 3)
-    assert not feedback and feedback.words.startswith("4: ")
-
-
-@pytest.mark.parametrize("wrong", LOST_WRONG, ids=range(len(LOST_WRONG)))
-def test_other_trials_are_not_lost(wrong: Any) -> None:
-    feedback = study_checks.check_lost_values(wrong, SEVEN, 2, 3)
-    assert not feedback and feedback.words.startswith("5: ")
 
 
 def test_hints_of_pruning_tell_what_was_mixed_up() -> None:
@@ -224,19 +217,6 @@ def test_hints_of_pruning_tell_what_was_mixed_up() -> None:
         assert hint in study_checks.check_stopped({wrong}, SEVEN, 2, 3).words
     assert "A is not stopped by the rule" in study_checks.check_lost_values("A", SEVEN, 2, 3).words
     assert "last epoch" in study_checks.check_lost_values("G", SEVEN, 2, 3).words
-
-
-@pytest.mark.parametrize(
-    "right", [study_checks.choose, of_right("choose"), lambda rows: list(study_checks.choose(rows))]
-)
-def test_what_is_told_is_chosen_by_validation(right: Any) -> None:
-    assert study_checks.check_choose(right)
-
-
-@pytest.mark.parametrize("wrong", CHOOSE_WRONG, ids=range(len(CHOOSE_WRONG)))
-def test_other_choices_are_not(wrong: Any) -> None:
-    feedback = study_checks.check_choose(wrong)
-    assert not feedback and "validation_loss over seeds, and report" in feedback.words
 
 
 def test_answers_that_change_their_data_change_a_copy() -> None:

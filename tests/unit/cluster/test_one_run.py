@@ -9,21 +9,11 @@ import pytest
 
 from dtdg_lab.cluster.one_run import run_config
 from dtdg_lab.cluster.stopping_rule import Bench, Evaluated, Verdict
-from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.records.requests import Stop
+from tests.factories import small_config
 
-CONFIG = RunConfig(
-    system="psg",
-    dataset="growing",
-    generated_nodes=24,
-    generated_edges=80,
-    generated_snapshots=40,
-    hidden=4,
-    epochs=6,
-    threads=1,
-    device="cpu",
-)
+CONFIG = small_config(epochs=6, threads=1)
 
 
 def after(evaluations: int, what: Any) -> Any:
@@ -34,12 +24,6 @@ def after(evaluations: int, what: Any) -> Any:
         return Verdict(what, "enough") if len(seen) >= evaluations else None
 
     return judge
-
-
-@pytest.mark.slow
-def test_a_run_without_a_judge_makes_all_its_epochs(tmp_path: Path) -> None:
-    done = run_config(CONFIG.replace(epochs=2), runs_dir=tmp_path)
-    assert done.verdict is None and done.run.status == "finished" and done.run.summary["epochs"] == 2
 
 
 def test_finishing_ends_with_the_epoch_and_judges_the_test_part_once(tmp_path: Path) -> None:

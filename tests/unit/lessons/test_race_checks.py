@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.lessons import checks as race_checks
+from dtdg_lab.lessons.checks import Feedback
 from dtdg_lab.studies.race_plan import contestants
-from tests.lesson_solutions import answers
+from tests.factories import small_config
+from tests.lesson_solutions import NO_FUNCTIONS, answers
 
-BASE = RunConfig(
-    system="psg",
-    dataset="growing",
-    generated_nodes=40,
-    generated_edges=160,
-    generated_snapshots=20,
-    hidden=4,
-    epochs=1,
-    threads=1,
-    ranks=2,
-    parts=2,
-)
+BASE = small_config(ranks=2, parts=2)
 PAIRS = race_checks.pairs(BASE)
 AGREE = {"a", "b", "e", "g"}
 
@@ -47,10 +38,7 @@ def middle(values: list[float]) -> float:
 
 
 SAY_WRONG: list[Any] = [
-    None,
-    True,
-    "max(first) < min(second)",
-    lambda a, b: None,
+    *NO_FUNCTIONS,
     lambda a, b: True,
     lambda a, b: False,
     lambda a, b: max(a) < min(b),
@@ -69,16 +57,10 @@ SAY_WRONG: list[Any] = [
     lambda a, b: len(a) > 1 < len(b) and max(a) < min(b) * 0.95,
     lambda a, b: len(a) > 1 < len(b) and min(b) - max(a),
     lambda a, b: 1 if len(a) > 1 < len(b) and max(a) < min(b) else 0,
-    lambda a, b: math.nan,
-    lambda a, b: 1 / 0,
     lambda a, b: "True" if max(a) < min(b) else "False",
-    lambda a: True,
 ]
 NEAR_WRONG: list[Any] = [
-    None,
-    3.0,
-    "seconds[0]",
-    lambda s, v, least: None,
+    *NO_FUNCTIONS,
     lambda s, v, least: s[0] if s else None,
     lambda s, v, least: s[-1] if s else None,
     lambda s, v, least: s[v.index(min(v))] if s else None,
@@ -91,9 +73,7 @@ NEAR_WRONG: list[Any] = [
     lambda s, v, least: next((t for t, x in zip(s, v, strict=True) if x <= 1.05 * least), 0.0),
     lambda s, v, least: next((t for t, x in zip(s, v, strict=True) if x <= 1.05 * least), math.nan),
     lambda s, v, least: next((x for x in v if x <= 1.05 * least), None),
-    lambda s, v, least: math.nan,
     lambda s, v, least: [t for t, x in zip(s, v, strict=True) if x <= 1.05 * least],
-    lambda s, v: s[0],
     lambda s, v, least: str(near(s, v, least)),
     lambda s, v, least: next(t for t in s if t < 0),
 ]
@@ -121,10 +101,8 @@ PAIRS_WRONG: list[Any] = [
     "all of them",
 ]
 SKILL_WRONG: list[Any] = [
-    None,
+    *NO_FUNCTIONS,
     -1.0,
-    "1 - loss / persistence",
-    lambda v, p: None,
     lambda v, p: v / p,
     lambda v, p: p / v if v else 1,
     lambda v, p: p - v,
@@ -134,16 +112,11 @@ SKILL_WRONG: list[Any] = [
     lambda v, p: 100 * (1 - v / p),
     lambda v, p: 1 - p / v if v else 1,
     lambda v, p: 1 - v,
-    lambda v, p: math.nan,
     lambda v, p: str(1 - v / p),
-    lambda v: 1 - v,
     lambda v, p: (p - v) / v,
 ]
 REPORTED_WRONG: list[Any] = [
-    None,
-    0.25,
-    "test[0]",
-    lambda v, t: None,
+    *NO_FUNCTIONS,
     lambda v, t: min(t),
     lambda v, t: min(v),
     lambda v, t: max(t),
@@ -156,67 +129,78 @@ REPORTED_WRONG: list[Any] = [
     lambda v, t: v.index(min(v)),
     lambda v, t: (min(v) + t[v.index(min(v))]) / 2,
     lambda v, t: t,
-    lambda v, t: math.nan,
     lambda v, t: str(min(t)),
     lambda v, t: min(x + y for x, y in zip(v, t, strict=True)),
-    lambda v: min(v),
     lambda v, t: min(zip(v, t, strict=True)),
     lambda v, t: t[min(range(len(v)), key=lambda at: v[at] + t[at])],
 ]
 RIGHT = answers("12_race")
 
 
-@pytest.mark.parametrize(
-    "right",
-    [
+Check = Callable[[Any], Feedback]
+
+
+def check_pairs(answer: Any) -> Feedback:
+    return race_checks.check_pairs(answer, PAIRS)
+
+
+def check_skill(answer: Any) -> Feedback:
+    return race_checks.check_skill(answer, "b")
+
+
+def check_meaning(letter: Any) -> Feedback:
+    return race_checks.check_skill(race_checks.skill, letter)
+
+
+ACCEPTED: dict[Check, list[Any]] = {
+    race_checks.check_may_say: [
         race_checks.may_say,
         sorts_its_lists,
         lambda a, b: len(a) > 1 < len(b) and all(x < y for x in a for y in b),
         lambda a, b: np.min([len(a), len(b)]) > 1 and np.max(a) < np.min(b),
     ],
-)
-def test_the_rule_of_bold_numbers_is_accepted_in_any_form(right: Any) -> None:
-    assert race_checks.check_may_say(right)
-
-
-@pytest.mark.parametrize("wrong", SAY_WRONG, ids=range(len(SAY_WRONG)))
-def test_other_rules_are_not(wrong: Any) -> None:
-    feedback = race_checks.check_may_say(wrong)
-    assert not feedback and "a single seed has no spread" in feedback.words
-
-
-@pytest.mark.parametrize("right", [race_checks.first_near, near, lambda s, v, least: np.float64(near(s, v, least))])
-def test_the_first_moment_near_the_best_is_accepted(right: Any) -> None:
-    assert race_checks.check_first_near(right)
-
-
-@pytest.mark.parametrize("wrong", NEAR_WRONG, ids=range(len(NEAR_WRONG)))
-def test_other_moments_are_not(wrong: Any) -> None:
-    feedback = race_checks.check_first_near(wrong)
-    assert not feedback and feedback.words.startswith("2: ")
+    race_checks.check_first_near: [race_checks.first_near, near, lambda s, v, least: np.float64(near(s, v, least))],
+    check_pairs: [AGREE, frozenset(AGREE), [*AGREE], "abeg", "a, b, e, g", "A B E G", {k: k in AGREE for k in PAIRS}],
+    check_skill: [race_checks.skill, lambda v, p: (p - v) / p, lambda v, p: np.float64(1 - v / p)],
+    check_meaning: ["b", "B", " b "],
+    race_checks.check_reported: [
+        race_checks.reported,
+        lambda v, t: t[v.index(min(v))],
+        lambda v, t: t[int(np.argmin(v))],
+        lambda v, t: min(zip(v, t, strict=True))[1],
+    ],
+}
+REJECTED: list[tuple[Check, str, list[Any]]] = [  # with words of the hint
+    (race_checks.check_may_say, "a single seed has no spread", SAY_WRONG),
+    (race_checks.check_first_near, "2: ", NEAR_WRONG),
+    (check_pairs, "3: ", PAIRS_WRONG),
+    (check_skill, "equal to persistence gives 0", SKILL_WRONG),
+    (
+        check_meaning,
+        "the function is right",
+        [None, "", "a", "c", "d", "e", -1, 2, True, ["b"], {"b"}, math.nan, "ab", len],
+    ),
+    (race_checks.check_reported, "the validation split chooses", REPORTED_WRONG),
+]
 
 
 @pytest.mark.parametrize(
-    "right",
-    [
-        AGREE,
-        frozenset(AGREE),
-        ["g", "a", "b", "e"],
-        "abeg",
-        "a, b, e, g",
-        "A B E G",
-        {letter: letter in AGREE for letter in PAIRS},
-    ],
+    ("check", "right"), [(check, right) for check, answers in ACCEPTED.items() for right in answers]
 )
-def test_the_pairs_that_must_agree_are_accepted(right: Any) -> None:
-    assert race_checks.check_pairs(right, PAIRS)
+def test_right_answers_are_accepted_in_any_form(check: Check, right: Any) -> None:
+    assert check(right)
+
+
+@pytest.mark.parametrize(
+    ("check", "hint", "wrong"), [(check, hint, wrong) for check, hint, answers in REJECTED for wrong in answers]
+)
+def test_wrong_answers_get_a_hint(check: Check, hint: str, wrong: Any) -> None:
+    feedback = check(wrong)
+    assert not feedback and hint in feedback.words
+
+
+def test_the_pairs_that_must_agree_are_those_of_the_rule() -> None:
     assert {letter for letter, (_, *pair) in PAIRS.items() if race_checks.must_agree(*pair)} == AGREE
-
-
-@pytest.mark.parametrize("wrong", PAIRS_WRONG, ids=range(len(PAIRS_WRONG)))
-def test_other_pairs_are_not(wrong: Any) -> None:
-    feedback = race_checks.check_pairs(wrong, PAIRS)
-    assert not feedback and feedback.words.startswith("3: ")
 
 
 def test_a_hint_is_about_the_pair_that_is_wrong() -> None:
@@ -224,43 +208,6 @@ def test_a_hint_is_about_the_pair_that_is_wrong() -> None:
     for letter, (words, *_) in PAIRS.items():
         feedback = race_checks.check_pairs(AGREE ^ {letter}, PAIRS)
         assert words in feedback.words and race_checks.HINTS[letter] in feedback.words
-
-
-@pytest.mark.parametrize("right", [race_checks.skill, lambda v, p: (p - v) / p, lambda v, p: np.float64(1 - v / p)])
-@pytest.mark.parametrize("letter", ["b", "B", " b "])
-def test_skill_is_accepted(right: Any, letter: str) -> None:
-    assert race_checks.check_skill(right, letter)
-
-
-@pytest.mark.parametrize("wrong", SKILL_WRONG, ids=range(len(SKILL_WRONG)))
-def test_other_skills_are_not(wrong: Any) -> None:
-    feedback = race_checks.check_skill(wrong, "b")
-    assert not feedback and "equal to persistence gives 0" in feedback.words
-
-
-@pytest.mark.parametrize("wrong", [None, "", "a", "c", "d", "e", -1, 2, True, ["b"], {"b"}, math.nan, "ab", len])
-def test_other_meanings_are_not(wrong: Any) -> None:
-    feedback = race_checks.check_skill(race_checks.skill, wrong)
-    assert not feedback and "the function is right" in feedback.words
-
-
-@pytest.mark.parametrize(
-    "right",
-    [
-        race_checks.reported,
-        lambda v, t: t[v.index(min(v))],
-        lambda v, t: t[int(np.argmin(v))],
-        lambda v, t: min(zip(v, t, strict=True))[1],
-    ],
-)
-def test_the_test_loss_of_whom_validation_chose_is_accepted(right: Any) -> None:
-    assert race_checks.check_reported(right)
-
-
-@pytest.mark.parametrize("wrong", REPORTED_WRONG, ids=range(len(REPORTED_WRONG)))
-def test_other_losses_are_not(wrong: Any) -> None:
-    feedback = race_checks.check_reported(wrong)
-    assert not feedback and "the validation split chooses" in feedback.words
 
 
 def test_what_the_lesson_says_may_differ_may() -> None:

@@ -193,11 +193,6 @@ def test_unknown_tables_and_columns_survive(tmp_path: Path) -> None:
     assert [*files_of(run, current_note(run, 0) or {})] == ["decisions", "memory"]
 
 
-_VALUES = st.one_of(
-    st.none(), st.integers(-9, 9), st.floats(-2, 2), st.sampled_from(["a", "b"]), st.lists(st.integers(0, 3))
-)
-
-
 def test_a_last_line_that_gets_its_newline_later_is_read_once(tmp_path: Path) -> None:
     run = RunDirectory.create(CONFIG, root=tmp_path)
     text = line("memory", ["step"], [[1]])

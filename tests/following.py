@@ -26,14 +26,15 @@ def until(condition: Callable[[], bool], *, timeout_s: float = 60.0, what: str =
     return time.monotonic() - started
 
 
-def until_step(run: Run, step: int, *, timeout_s: float = 90.0) -> None:
-    """Wait until a run has made some steps."""
+def until_step(run: Run, step: int, *, timeout_s: float = 90.0) -> Run:
+    """Wait until a run has made some steps, and return it."""
     until(
         lambda: (run.status not in ("starting",) and run.live.progress.step >= step) or run.status == "failed",
         timeout_s=timeout_s,
         what=f"step {step} of {run}",
     )
     assert run.status != "failed", run.reason
+    return run
 
 
 def knob_steps(run: Run, name: str) -> dict[tuple[int, object], set[int]]:
@@ -72,9 +73,16 @@ def refused(run: Run, said: str, **live_settings: Any) -> None:
 
 
 def goes_on(run: Run, steps: int = 3) -> None:
+    """Wait until a run has made some more steps."""
     now = run.live.progress.step
     until(lambda: run.live.progress.step > now + steps or run.status == "failed", what=f"steps of {run}")
     assert run.status != "failed", run.reason
+
+
+def pause(run: Run) -> None:
+    """Pause a run, and wait until it is paused."""
+    run.pause()
+    until(lambda: run.status == "paused", what=f"a pause of {run}")
 
 
 def stop(run: Run) -> None:

@@ -54,11 +54,12 @@ def browser() -> Iterator[Any]:
         started.close()
 
 
-def opened(browser: Any, address: str) -> Any:
-    """A page of a browser of its own, once its charts are there."""
+def opened(browser: Any, address: str, *, step: float = -1) -> Any:
+    """A page of a browser of its own, once its charts are there and show a step."""
     page = browser.new_page(viewport={"width": 1100, "height": 1300})
     page.goto(address, timeout=120_000)
     page.locator(".dl-card").first.wait_for(timeout=120_000)
+    until(lambda: last_step(page) == step, timeout_s=60, what=f"step {step}")
     return page
 
 
@@ -69,9 +70,8 @@ def pressed(page: Any, name: str) -> bool:
 def test_a_finished_run_is_shown_whole_and_the_next_can_begin(session: PretendSession, address: str, browser: Any):
     session.train(CONFIG).advance(3 * PER_EPOCH)
     assert session.runs[0].status == "finished"
-    page = opened(browser, address)
+    page = opened(browser, address, step=59)
     until(lambda: "3 epochs · 60 steps" in page.evaluate(STATUS), timeout_s=60, what="the end of the run")
-    until(lambda: last_step(page) == 59, timeout_s=60, what="all steps")
     assert page.get_by_role("tab").count() == 6
     assert page.evaluate(WIDER) <= 0, "nothing is clipped at 1100 pixels"
     page.locator(".dl-systems button", has_text="ESDG").click()
@@ -85,8 +85,7 @@ def test_stop_is_answered_by_the_page_while_the_kernel_is_busy(
     session: PretendSession, address: str, browser: Any, monkeypatch: pytest.MonkeyPatch
 ):
     session.train(CONFIG.replace(epochs=1000)).advance(10)
-    page = opened(browser, address)
-    until(lambda: last_step(page) == 9, timeout_s=60, what="ten steps")
+    page = opened(browser, address, step=9)
     heard: list[Any] = []
     monkeypatch.setattr(Header, "_handle_msg", lambda self, data: heard.append(data))
     stop, chip = page.get_by_role("button", name="Stop", exact=True), page.locator(".dl-head .dl-chip")
@@ -103,8 +102,7 @@ def test_a_run_id_is_shown_where_there_is_no_clipboard_and_the_window_of_a_repor
     session: PretendSession, address: str, browser: Any
 ):
     session.train(CONFIG).advance(10)
-    page = opened(browser, address)
-    until(lambda: last_step(page) == 9, timeout_s=60, what="ten steps")
+    page = opened(browser, address, step=9)
     page.evaluate("() => Object.defineProperty(navigator, 'clipboard', { value: undefined })")  # as over plain http
     for entry in ("Copy run id", "Open report"):  # a pretended run has no folder
         page.get_by_role("button", name="More", exact=True).click()
@@ -117,8 +115,7 @@ def test_a_run_id_is_shown_where_there_is_no_clipboard_and_the_window_of_a_repor
 
 def test_a_dead_session_says_so_and_gets_new_engines(session: PretendSession, address: str, browser: Any):
     session.train(CONFIG).advance(10)
-    page = opened(browser, address)
-    until(lambda: last_step(page) == 9, timeout_s=60, what="ten steps")
+    page = opened(browser, address, step=9)
     answers = session.engines
     session.engines = lambda: (_ for _ in ()).throw(ClusterError("No engine answers. Call session.repair()."))
     page.get_by_role("alert").filter(has_text="No engine answers").wait_for(timeout=60_000)
@@ -153,8 +150,7 @@ def test_two_browsers_show_the_same_run_and_each_other_s_changes(session: Preten
 
 def test_a_page_that_draws_slowly_rests_between_drawings(session: PretendSession, address: str, browser: Any):
     session.train(CONFIG.replace(epochs=100)).advance(10)
-    page = opened(browser, address)
-    until(lambda: last_step(page) == 9, timeout_s=60, what="ten steps")
+    page = opened(browser, address, step=9)
     page.evaluate(SLOWED)
     for _ in range(50):
         session.current.advance(1)
@@ -167,8 +163,7 @@ def test_a_page_that_draws_slowly_rests_between_drawings(session: PretendSession
 
 def test_cards_that_are_removed_while_the_page_rests_stop_drawing(session: PretendSession, address: str, browser: Any):
     session.train(CONFIG.replace(epochs=100)).advance(10)
-    page = opened(browser, address)
-    until(lambda: last_step(page) == 9, timeout_s=60, what="ten steps")
+    page = opened(browser, address, step=9)
     page.evaluate(SLOWED)
     for _ in range(100):
         session.current.advance(1)

@@ -50,8 +50,7 @@ def ports_of(run: Run) -> list[int]:
 
 
 def test_a_run_on_one_machine_goes_on_while_another_account_attacks(session: Session, config: RunConfig) -> None:
-    run = session.train(config.replace(epochs=100_000, evaluate_every=50))
-    until_step(run, 5)
+    run = until_step(session.train(config.replace(epochs=100_000, evaluate_every=50)), 5)
     file = Path(read_notes(run.path / "live", run.attempt)[0].store.removeprefix("file:"))
     ports = ports_of(run)
     assert ports

@@ -30,8 +30,7 @@ STORY: list[tuple[dict[str, Any], tuple[Any, ...]]] = [
 
 @pytest.mark.slow
 def test_blocks_and_systems_change_in_a_running_job(session: Session, config: RunConfig) -> None:
-    run = session.train(config.replace(layers=2, epochs=1_000_000))
-    until_step(run, 3)
+    run = until_step(session.train(config.replace(layers=2, epochs=1_000_000)), 3)
     for live_settings, _ in STORY:
         change(run, **live_settings)
     stop(run)
@@ -93,8 +92,7 @@ def _check_what_was_recorded(run: Run) -> None:
 def test_what_does_not_fit_leaves_a_run_going_that_learns_as_undisturbed(session: Session, config: RunConfig) -> None:
     plain = config.replace(system="esdg", layers=2, dtype="float64", optimizer="sgd", epochs=60, seed=3)
     wanted = losses_of(session.train(plain.replace(system="single", parts=1, ranks=1)).wait(60), 60)
-    run = session.train(plain.replace(blocks=2, slow_rank=0, slow_ms=60.0))
-    until_step(run, 3)
+    run = until_step(session.train(plain.replace(blocks=2, slow_rank=0, slow_ms=60.0)), 3)
     refused(run, "blocks=1000", blocks=1000)
     refused(run, "does not divide ranks=2", row_ranks=3)
     change(run, blocks=3, overlap="off")

@@ -12,7 +12,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ControlError
 from dtdg_lab.dashboard.app import Dashboard
 from tests.dashboards import buttons, head, look, notice
-from tests.following import stop, until, until_step
+from tests.following import goes_on, stop, until, until_step
 
 
 def kill_controllers(session: Session) -> None:
@@ -25,14 +25,12 @@ def kill_controllers(session: Session) -> None:
 
 
 def test_all_controllers_killed_are_noticed_and_repaired(session: Session, config: RunConfig) -> None:
-    run = session.train(config.replace(epochs=100_000))
-    until_step(run, 5)
+    run = until_step(session.train(config.replace(epochs=100_000)), 5)
     name, runs = session.name, [each.path for each in session.runs]
     kill_controllers(session)
     assert until(lambda: bool(session.problem), timeout_s=5, what="the session notices") < 5
     assert "controller" in session.problem and "repair()" in session.problem and not session.ready
-    now = run.live.progress.step
-    until(lambda: run.live.progress.step > now + 5, timeout_s=10, what="training continues")
+    goes_on(run, 5)
     with pytest.raises(ControlError, match="is running"):
         session.repair()
     dashboard = Dashboard(session)
@@ -52,8 +50,7 @@ def test_all_controllers_killed_are_noticed_and_repaired(session: Session, confi
     session.repair()
     assert session.ready and session.problem == ""
     assert session.name == name and [each.path for each in session.runs] == runs
-    again = run.resume()
-    until_step(again, run.live.progress.step + 3)
+    again = until_step(run.resume(), run.live.progress.step + 3)
     stop(again)
     assert again.status == "stopped"
 

@@ -46,8 +46,7 @@ def check_repeats(run: Run, session: Session) -> StoredRun:
 
 
 def test_two_ranks_are_forked_resumed_and_repeated(session: Session, small: RunConfig) -> None:
-    run = session.train(small)
-    until_step(run, 2)
+    run = until_step(session.train(small), 2)
     run.set(learning_rate=0.05)
     until_step(run, 5)
     run.pause()
@@ -65,8 +64,7 @@ def test_two_ranks_are_forked_resumed_and_repeated(session: Session, small: RunC
     assert isinstance(branch, Run) and branch.wait().status == "finished"
     common = {key: of for key, of in losses(run).items() if key[1] >= kept.step}
     assert len(common) >= 8 and losses(branch).items() >= common.items()
-    resumed = run.resume(learning_rate=0.2, epochs=11)
-    until_step(resumed, max(step for _, step in common) + 3)
+    resumed = until_step(run.resume(learning_rate=0.2, epochs=11), max(step for _, step in common) + 3)
     resumed.set(system="blad")
     resumed.wait()
     again = check_repeats(resumed, session)
@@ -105,8 +103,7 @@ def test_ranks_at_their_own_pace_repeat(session: Session, small: RunConfig) -> N
         node_sizes="0.2 1",
         generators="threads",
     )
-    run = session.train(config)
-    until_step(run, 5)
+    run = until_step(session.train(config), 5)
     run.set(learning_rate=0.01)
     until_step(run, 16)
     run.set(partitioner="round_robin")

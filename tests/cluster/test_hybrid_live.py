@@ -13,7 +13,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import RunFailedError
 from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.runs.stored_run import open_run
-from tests.following import change, kill_rank, refused, stop, until, until_step
+from tests.following import change, kill_rank, pause, refused, stop, until, until_step
 
 STEP: list[dict[str, Any]] = [
     {"batch_snapshots": 0.3},
@@ -56,8 +56,7 @@ def knobs_by_rank(run: Run) -> list[list[dict[str, Any]]]:
 
 
 def test_every_knob_of_hybrid_batches_in_a_running_job(session: Session, hybrid: RunConfig) -> None:
-    run = session.train(hybrid)
-    until_step(run, 3)
+    run = until_step(session.train(hybrid), 3)
     built_by = generators(run)
     assert len(built_by) == 2, "one process a part"
     for live_settings in STEP:
@@ -66,8 +65,7 @@ def test_every_knob_of_hybrid_batches_in_a_running_job(session: Session, hybrid:
     refused(run, "batch_nodes=101.0 of", batch_nodes=101.0, batch_policy="none")
     for live_settings in EPOCH:
         change(run, **live_settings)
-    run.pause()
-    until(lambda: run.status == "paused", what="a pause")
+    pause(run)
     run.unpause()
     until(lambda: run.status == "running", what="going on")
     stop(run)
@@ -75,8 +73,7 @@ def test_every_knob_of_hybrid_batches_in_a_running_job(session: Session, hybrid:
     assert one == other == [*STEP, *EPOCH]
     until(lambda: not any(process.is_running() for process in built_by), what="generators end")
     _check_what_was_recorded(run)
-    again = run.resume()
-    until_step(again, run.live.progress.step + 10)
+    again = until_step(run.resume(), run.live.progress.step + 10)
     assert again.config == run.config
     stop(again)
     assert generators(again) == []
@@ -104,8 +101,7 @@ def _check_what_was_recorded(run: Run) -> None:
 
 @pytest.mark.slow
 def test_a_rank_that_dies_while_nobody_waits_for_it(session: Session, hybrid: RunConfig) -> None:
-    run = session.train(hybrid.replace(slow_rank=1, slow_ms=30.0))
-    until_step(run, 20)
+    run = until_step(session.train(hybrid.replace(slow_rank=1, slow_ms=30.0)), 20)
     built_by = generators(run)
     assert len(built_by) == 2
     kill_rank(run, 1)
@@ -115,8 +111,7 @@ def test_a_rank_that_dies_while_nobody_waits_for_it(session: Session, hybrid: Ru
         run.wait(60)
     until(lambda: not any(process.is_running() for process in built_by), what="generators end with their ranks")
     session.repair()
-    again = run.resume(slow_ms=0.0)
-    until_step(again, 30)
+    again = until_step(run.resume(slow_ms=0.0), 30)
     change(again, batch_snapshots=0.1)
     stop(again)
     assert again.status == "stopped" and again.config["batch_snapshots"] == 0.1

@@ -80,8 +80,7 @@ def trains(tmp_path: Path, text: str, config: RunConfig, monkeypatch: pytest.Mon
         connection = profile / "security" / "ipcontroller-client.json"
         until(connection.is_file, timeout_s=60, what="the controller")
         session = attached("many", tmp_path / "runs")
-        run = session.train(config)
-        until_step(run, 10)
+        run = until_step(session.train(config), 10)
         run.set(learning_rate=0.02)
         until(lambda: run.config.learning_rate == 0.02, what="the knob")
         run.stop()

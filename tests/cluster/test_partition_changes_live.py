@@ -60,8 +60,7 @@ def halo(config: RunConfig) -> RunConfig:
 
 
 def test_partitioner_parts_and_system_change_in_a_running_job(session: Session, halo: RunConfig) -> None:
-    run = session.train(halo)
-    until_step(run, 3)
+    run = until_step(session.train(halo), 3)
     changes: list[dict[str, Any]] = [
         {"partitioner": "load_aware"},
         {"parts": 4},
@@ -79,8 +78,7 @@ def test_partitioner_parts_and_system_change_in_a_running_job(session: Session, 
     _check_what_was_told(run)
     _check_that_steps_are_whole(run)
     before = run.config
-    again = run.resume()
-    until_step(again, run.live.progress.step + 3)
+    again = until_step(run.resume(), run.live.progress.step + 3)
     assert again.attempt == 2 and again.config == before
     change(again, partitioner="round_robin", parts=2)
     stop(again)
@@ -154,8 +152,7 @@ def test_what_cannot_be_partitioned_leaves_the_run_going(
     other = lab.datasets.load("growing", generated_nodes=200, generated_snapshots=30, seed=5)
     lab.partition.partition(other, "hash", parts=2).save(tmp_path / "other.npz")
     (tmp_path / "damaged.npz").write_bytes((tmp_path / "other.npz").read_bytes()[:200])
-    run = session.train(halo.replace(seed=1))
-    until_step(run, 3)
+    run = until_step(session.train(halo.replace(seed=1)), 3)
     trap.write_text("crash")
     try:
         refused(run, "metis was ended by SIGSEGV", partitioner="metis")
@@ -182,8 +179,7 @@ def test_what_cannot_be_partitioned_leaves_the_run_going(
 def test_a_rank_killed_while_the_job_is_rebuilt(session: Session, halo: RunConfig, trap: Path, rank: int) -> None:
     hanging = trap.with_name("hanging")
     hanging.unlink(missing_ok=True)
-    run = session.train(halo.replace(seed=2 + rank))
-    until_step(run, 5)
+    run = until_step(session.train(halo.replace(seed=2 + rank)), 5)
     trap.write_text("hang")
     try:
         run.set(partitioner="metis")
@@ -200,8 +196,7 @@ def test_a_rank_killed_while_the_job_is_rebuilt(session: Session, halo: RunConfi
     until(lambda: not psutil.pid_exists(child), timeout_s=5, what="the partitioner ends with the rank that started it")
     until(lambda: not session.ready, what="the session sees that an engine is missing")
     session.repair()
-    again = run.resume()
-    until_step(again, run.live.progress.step + 10)
+    again = until_step(run.resume(), run.live.progress.step + 10)
     change(again, partitioner="metis")
     stop(again)
     assert again.summary["partitioner"] == "metis"

@@ -17,7 +17,7 @@ from tests.factories import small_config
 
 
 def configs(ranks: int, **more: object) -> dict[str, RunConfig]:
-    how = {"ranks": ranks, "parts": 2, "epochs": 8, "threads": 1, **more}
+    how = {"ranks": ranks, "parts": 2, "epochs": 8, "generated_snapshots": 20, "threads": 1, **more}
     return {name: small_config(name, **how) for name in ("adgnn-t", "esdg")}
 
 

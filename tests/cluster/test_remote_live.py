@@ -18,7 +18,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunFailedError
 from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.runs.stored_run import open_run
-from tests.following import applied_at_one_step, change, goes_on, kill_rank, refused, stop, until, until_step
+from tests.following import applied_at_one_step, change, goes_on, kill_rank, pause, refused, stop, until, until_step
 from tests.remote_training import policy_file
 from tests.thinning import thinned
 
@@ -84,8 +84,7 @@ def ended(process: psutil.Process) -> bool:
 
 @pytest.mark.slow
 def test_every_knob_of_fetched_features_in_a_running_job(session: Session, remote: RunConfig) -> None:
-    run = session.train(remote)
-    until_step(run, 3)
+    run = until_step(session.train(remote), 3)
     first = servers(run)
     assert sorted(first) == [0, 1]
     for live_settings in STEP:
@@ -102,8 +101,7 @@ def test_every_knob_of_fetched_features_in_a_running_job(session: Session, remot
     stop(run)
     until(lambda: all(map(ended, second.values())), what="servers end with the run")
     _check_what_was_recorded(run)
-    again = run.resume()
-    until_step(again, run.live.progress.step + 5)
+    again = until_step(run.resume(), run.live.progress.step + 5)
     third = servers(again)
     assert sorted(third) == [0, 1] and again.config == run.config
     stop(again)
@@ -112,8 +110,7 @@ def test_every_knob_of_fetched_features_in_a_running_job(session: Session, remot
 
 def _pauses(run: Run) -> None:
     """For longer than an owner may be silent: nobody has asked."""
-    run.pause()
-    until(lambda: run.status == "paused", what="a pause")
+    pause(run)
     time.sleep(run.config["fetch_timeout_s"] + 0.3)
     assert sorted(servers(run)) == [0, 1]
     run.unpause()
@@ -148,8 +145,7 @@ def _check_what_was_recorded(run: Run) -> None:
 def test_a_server_that_dies_or_stands_still_is_named_and_the_run_is_resumed(
     session: Session, remote: RunConfig, sent: signal.Signals, system: str
 ) -> None:
-    run = session.train(remote.replace(system=system))
-    until_step(run, 10)
+    run = until_step(session.train(remote.replace(system=system)), 10)
     struck = servers(run)
     os.kill(struck[1].pid, sent)
     took_s = until(lambda: run.status == "failed", timeout_s=20, what="the failure is marked")
@@ -159,8 +155,7 @@ def test_a_server_that_dies_or_stands_still_is_named_and_the_run_is_resumed(
     assert "feature server" in run.reason and ("rank 1" in run.reason or run.failed_rank == 1), run.reason
     until(lambda: all(map(ended, struck.values())), what="both servers are gone")
     assert session.ready or session.repair() is None
-    again = run.resume()
-    until_step(again, 20)
+    again = until_step(run.resume(), 20)
     change(again, links="3>0 delay=1")
     stop(again)
     assert again.status == "stopped"
@@ -189,8 +184,7 @@ def test_a_server_killed_again_after_a_resume_is_named_again_and_a_third_attempt
 
 @pytest.mark.slow
 def test_a_server_ends_with_a_rank_that_is_killed(session: Session, remote: RunConfig) -> None:
-    run = session.train(remote)
-    until_step(run, 10)
+    run = until_step(session.train(remote), 10)
     serving = servers(run)
     kill_rank(run, 1)
     took_s = until(lambda: run.status == "failed", timeout_s=15, what="the failure is marked")
@@ -199,7 +193,6 @@ def test_a_server_ends_with_a_rank_that_is_killed(session: Session, remote: RunC
         run.wait(60)
     until(lambda: all(map(ended, serving.values())), what="servers end with their ranks")
     session.repair()
-    again = run.resume()
-    until_step(again, 20)
+    again = until_step(run.resume(), 20)
     assert sorted(servers(again)) == [0, 1]
     stop(again)

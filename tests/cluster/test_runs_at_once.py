@@ -15,8 +15,7 @@ from tests.following import stop, until_step
 def test_runs_on_engines_of_their_own_do_not_disturb_each_other(session: Session, config: RunConfig) -> None:
     alone = session.train(config.replace(ranks=1, epochs=6)).wait(60)
     first, second = session.halves()
-    slow = session.train(config.replace(ranks=1, slow_rank=0, slow_ms=20.0), engines=first)
-    until_step(slow, 2)
+    slow = until_step(session.train(config.replace(ranks=1, slow_rank=0, slow_ms=20.0), engines=first), 2)
     with pytest.raises(ControlError, match=r"is running on engines 0: stop it first"):
         session.train(config.replace(ranks=1), engines=first)
     with pytest.raises(ControlError, match="stop it first"):
@@ -36,8 +35,7 @@ def test_runs_on_engines_of_their_own_do_not_disturb_each_other(session: Session
 
 
 def beside_stopped(session: Session, config: RunConfig, engines: tuple[int, ...]):  # type: ignore[no-untyped-def]
-    run = session.train(config.replace(ranks=1), engines=engines)
-    until_step(run, 3)
+    run = until_step(session.train(config.replace(ranks=1), engines=engines), 3)
     run.stop()
     return run.wait(60)
 

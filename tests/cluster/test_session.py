@@ -23,12 +23,11 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.partition.base import _cache_file
 from dtdg_lab.runs.stored_run import open_run
 from tests.children import run_python
-from tests.following import applied_at_one_step, stop, until, until_step
+from tests.following import applied_at_one_step, goes_on, pause, stop, until, until_step
 
 
 def test_a_run_trains_is_steered_and_stops(session: Session, config: RunConfig) -> None:
-    run = session.train(config)
-    until_step(run, 5)
+    run = until_step(session.train(config), 5)
     assert run.status == "running"
     versions = [run.set(learning_rate=0.001 * k) for k in range(1, 6)]
     epoch_version = run.set(scheduler="longest_first")
@@ -132,8 +131,7 @@ def test_the_status_is_current_while_long_records_are_read(
     def long(handle: FollowedRun, rank: int) -> bool:
         return read(handle, rank) or reading.is_set()
 
-    run = session.train(config.replace(epochs=100_000))
-    until_step(run, 5)
+    run = until_step(session.train(config.replace(epochs=100_000)), 5)
     stop(run)
     read, reading = FollowedRun._catch_up, threading.Event()
     reading.set()
@@ -147,10 +145,8 @@ def test_the_status_is_current_while_long_records_are_read(
 
 
 def test_pause_holds_all_ranks_and_steering_works_meanwhile(session: Session, config: RunConfig) -> None:
-    run = session.train(config)
-    until_step(run, 5)
-    run.pause()
-    until(lambda: run.status == "paused", what="paused")
+    run = until_step(session.train(config), 5)
+    pause(run)
     held = run.live.progress.step
     run.set(learning_rate=0.02)
     time.sleep(0.7)
@@ -171,8 +167,7 @@ def test_two_sessions_in_one_process_work_side_by_side(session: Session, config:
 
 
 def test_bad_requests_change_nothing(session: Session, config: RunConfig) -> None:
-    run = session.train(config)
-    until_step(run, 3)
+    run = until_step(session.train(config), 3)
     for live_settings, error in [
         ({"learning_rate": -1.0}, ConfigError),
         ({"hidden": 64}, ConfigError),
@@ -192,21 +187,18 @@ def test_bad_requests_change_nothing(session: Session, config: RunConfig) -> Non
 
 
 def test_an_epoch_change_that_cannot_be_built_leaves_the_run_as_it_was(session: Session, config: RunConfig) -> None:
-    run = session.train(config.replace(epochs=100_000))
-    until_step(run, 5)
+    run = until_step(session.train(config.replace(epochs=100_000)), 5)
     run.set(group_window=500)  # within bounds, but the training split is shorter: only the ranks can know
     until(lambda: "group_window=500 was refused" in run.reason, what="the refusal")
     assert run.status == "running" and run.config["group_window"] == config["group_window"]
-    before = run.live.progress.step
-    until(lambda: run.live.progress.step > before + 5, what="training goes on")
+    goes_on(run, 5)
     stop(run)
 
 
 @pytest.mark.slow
 def test_a_refusal_names_itself_alone_and_is_forgotten(session: Session, config: RunConfig) -> None:
     windows = config.replace(system="flaredtdg", epochs=100_000, window=5, chunks=8, partitioner="round_robin")
-    run = session.train(windows)
-    until_step(run, 5)
+    run = until_step(session.train(windows), 5)
     run.pause()
     run.set(window=8)
     run.set(chunks=100_000)  # within bounds: only the ranks can know
@@ -229,8 +221,7 @@ def test_a_refusal_names_itself_alone_and_is_forgotten(session: Session, config:
 
 
 def test_every_port_is_on_loopback_and_the_key_is_private(session: Session, config: RunConfig) -> None:
-    run = session.train(config)
-    until_step(run, 3)
+    run = until_step(session.train(config), 3)
     files = SessionFiles.read(session._files.id)
     pids = [process.pid for process in files.processes()]
     assert len(pids) >= 3
@@ -248,22 +239,19 @@ def test_every_port_is_on_loopback_and_the_key_is_private(session: Session, conf
 
 
 def test_nan_stops_the_run_names_it_and_keeps_the_checkpoint(session: Session, config: RunConfig) -> None:
-    run = session.train(config.replace(optimizer="sgd"))
-    until_step(run, 30)
+    run = until_step(session.train(config.replace(optimizer="sgd")), 30)
     run.set(learning_rate=100.0, epochs=100000)
     until(lambda: run.status == "failed", timeout_s=40, what="a loss that explodes")
     assert "the loss is" in run.reason and ("nan" in run.reason or "inf" in run.reason)
     assert "checkpoint" in run.reason and session.ready
     with pytest.raises(RunFailedError, match="the loss is"):
         run.wait(60)
-    again = run.resume(learning_rate=1e-3)
-    until_step(again, 1)
+    again = until_step(run.resume(learning_rate=1e-3), 1)
     stop(again)
 
 
 def test_two_handles_agree(session: Session, config: RunConfig) -> None:
-    run = session.train(config)
-    until_step(run, 3)
+    run = until_step(session.train(config), 3)
     other = Session.attach(session._files.id)
     try:
         seen = other.current
@@ -281,11 +269,9 @@ def test_two_handles_agree(session: Session, config: RunConfig) -> None:
 
 
 def test_resuming_undoes_what_the_checkpoint_does_not_hold(session: Session, config: RunConfig) -> None:
-    run = session.train(config.replace(checkpoint_every_s=1000.0, epochs=100_000))
-    until_step(run, 5)
+    run = until_step(session.train(config.replace(checkpoint_every_s=1000.0, epochs=100_000)), 5)
     stop(run)
-    again = run.resume(learning_rate=0.5)
-    until_step(again, run.live.progress.step + 3)
+    again = until_step(run.resume(learning_rate=0.5), run.live.progress.step + 3)
     until(lambda: again.config.learning_rate == 0.5, what="the handle knows the settings it resumed with")
     again.set(learning_rate=0.25)
     until(lambda: again.config.learning_rate == 0.25, what="the knob")
@@ -299,16 +285,14 @@ def test_resuming_undoes_what_the_checkpoint_does_not_hold(session: Session, con
 
 
 def test_a_handle_of_another_kernel_follows_a_resumed_run(session: Session, config: RunConfig) -> None:
-    first = session.train(config.replace(epochs=100_000))
-    until_step(first, 5)
+    first = until_step(session.train(config.replace(epochs=100_000)), 5)
     first.set(learning_rate=0.3)
     stop(first)
     other = Session.attach(session._files.id)
     try:
         assert other.current is not None
         other.current.wait(60)
-        again = first.resume()
-        until_step(again, 10)
+        again = until_step(first.resume(), 10)
         until(lambda: other.current.attempt == 2 and other.current.status == "running", what="the other kernel sees it")
         with pytest.raises(ControlError, match="stop it first"):
             other.train(config)
@@ -325,8 +309,7 @@ def test_a_handle_of_another_kernel_follows_a_resumed_run(session: Session, conf
 
 
 def test_who_waits_is_told_when_the_session_lets_go(session: Session, config: RunConfig) -> None:
-    run = session.train(config.replace(epochs=100_000))
-    until_step(run, 5)
+    run = until_step(session.train(config.replace(epochs=100_000)), 5)
     other = Session.attach(session._files.id)
     seen = other.current
     assert seen is not None

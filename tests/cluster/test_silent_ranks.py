@@ -25,7 +25,7 @@ from tests.dashboards import head, notice
 from tests.following import stop, until, until_step
 
 
-def stop_for(run, ranks: tuple[int, ...], seconds: float, while_stopped: Callable[[], None] = lambda: None) -> None:
+def stop_for(run, ranks: tuple[int, ...], seconds: float, while_stopped: Callable[[], None]) -> None:
     """Stop the processes of ranks, and let them continue."""
     pids = [read_notes(run.path / "live", run.attempt)[rank].pid for rank in ranks]
     try:
@@ -50,30 +50,22 @@ def assert_goes_on(session: Session, run) -> None:
 
 
 @pytest.mark.slow
-def test_a_stopped_engine_is_waited_for(session: Session, config: RunConfig) -> None:
-    run = session.train(config.replace(epochs=100_000))
-    until_step(run, 5)
+@pytest.mark.parametrize("ranks", [(0,), (1,), (0, 1)])
+def test_stopped_engines_are_waited_for(session: Session, config: RunConfig, ranks: tuple[int, ...]) -> None:
+    """For longer than the controller and the heartbeats once waited."""
+    run = until_step(session.train(config.replace(epochs=100_000)), 5)
     dashboard = Dashboard(session)
 
     def look() -> None:
         dashboard.watch.look()
-        silent = "Rank 1 has been silent for"
+        silent = f"Rank {ranks[0]} has been silent for"
         until(lambda: bool(dashboard.tick()) or silent in notice(dashboard), timeout_s=5, what="a notice")
         assert head(dashboard)["state"] == "Running"
 
     try:
-        stop_for(run, (1,), 10.5, look)  # longer than the controller and the heartbeats once waited
+        stop_for(run, ranks, 25.0, look if len(ranks) == 1 else lambda: None)
     finally:
         dashboard.close()
-    assert_goes_on(session, run)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("ranks", [(0,), (1,), (0, 1)])
-def test_engines_stopped_for_longer_continue(session: Session, config: RunConfig, ranks: tuple[int, ...]) -> None:
-    run = session.train(config.replace(epochs=100_000))
-    until_step(run, 5)
-    stop_for(run, ranks, 25.0)
     assert_goes_on(session, run)
 
 
@@ -83,8 +75,7 @@ def test_a_rank_silent_beyond_the_limit_fails_the_run(session: Session, config: 
     ranks, files = [int(rank) for rank in which], session._files
     session._files = replace(files, silent_s=3.0)
     try:
-        run = session.train(config.replace(epochs=100_000))
-        until_step(run, 5)
+        run = until_step(session.train(config.replace(epochs=100_000)), 5)
         pids = {rank: read_notes(run.path / "live", run.attempt)[rank].pid for rank in ranks}
         for pid in pids.values():
             os.kill(pid, signal.SIGSTOP)

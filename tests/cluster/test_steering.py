@@ -15,7 +15,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.runs.stored_run import open_run
 from dtdg_lab.visualization.changes.log import ENDED_FIRST
-from tests.following import stop, until, until_step
+from tests.following import pause, stop, until, until_step
 
 PAGE = (Path(__file__).parents[2] / "docs" / "steering.md").read_text(encoding="utf-8")
 
@@ -31,20 +31,17 @@ def log(requests: pd.DataFrame) -> list[tuple[Any, ...]]:
 
 
 def test_a_log_names_who_asked_what_and_the_outcome(session: Session, small: RunConfig) -> None:
-    run = session.train(small)
-    until_step(run, 2)
+    run = until_step(session.train(small), 2)
     run.set(learning_rate=0.05, by="sweep.py")
     assert log(run.requests())[0][:4] == (1, "sweep.py", "learning_rate", 0.05), "the log has it at once"
-    run.pause()
-    until(lambda: run.status == "paused", what="a pause")
+    pause(run)
     for changes, words in (({"learning_rate": -1.0}, "learning_rate"), ({"hidden": 4}, "cannot change during a run")):
         with pytest.raises(ConfigError, match=words):
             run.set(**changes, by="sweep.py")
     until(lambda: len(run.requests()) == 3, what="refusals recorded while the run is paused")
     run.unpause()
     until_step(run, run.live.progress.step + 2)
-    run.pause()
-    until(lambda: run.status == "paused", what="a pause, in which no epoch ends")
+    pause(run)
     run.set(group_window=3, by="sweep.py")
     stop(run)
     with pytest.raises(ConfigError, match="by="):

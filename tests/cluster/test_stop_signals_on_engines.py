@@ -21,7 +21,7 @@ from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.runs.liveness import RankNote, read_notes
 from dtdg_lab.runs.stored_run import open_run
 from tests.dashboards import look, notice
-from tests.following import stop, until, until_step
+from tests.following import pause, stop, until, until_step
 from tests.thinning import thinned
 
 
@@ -80,8 +80,7 @@ def kept_step(run: Run) -> int:
 def test_all_ranks_stop_before_the_same_step(
     session: Session, config: RunConfig, ranks: tuple[int, ...], sent: signal.Signals
 ) -> None:
-    run = session.train(config.replace(epochs=100_000))
-    until_step(run, 5)
+    run = until_step(session.train(config.replace(epochs=100_000)), 5)
     send(run, ranks, sent)
     step = kept_step(run)
     steps = open_run(run.path).table("steps")
@@ -102,8 +101,7 @@ def test_all_ranks_stop_before_the_same_step(
 @pytest.mark.parametrize("rank", thinned([0, 1], [1]))
 def test_a_step_of_five_seconds_is_finished(session: Session, config: RunConfig, rank: int) -> None:
     """The signalled rank waits in the exchange for the other one, where Python runs no handlers."""
-    run = session.train(config.replace(epochs=100_000, slow_rank=1 - rank, slow_ms=5000.0))
-    until_step(run, 1)
+    run = until_step(session.train(config.replace(epochs=100_000, slow_rank=1 - rank, slow_ms=5000.0)), 1)
     time.sleep(0.5)
     send(run, (rank,))
     assert kept_step(run) == 2
@@ -121,58 +119,30 @@ Trainer._slow_down = lambda trainer: time.sleep(60.0 * (trainer.position.step ==
 def test_a_rank_leaves_a_step_of_a_minute(session: Session, config: RunConfig) -> None:
     """The other rank computes: the signalled one cannot wait for it, and the other ends as by any lost rank."""
     session._engines.client[:1].execute(LONG_STEP, block=True)
-    run = session.train(config.replace(epochs=100_000))
-    until_step(run, 5)
+    run = until_step(session.train(config.replace(epochs=100_000)), 5)
     time.sleep(0.5)
     send(run, (1,))
     assert "interrupted by SIGTERM at step 5: rank 1 was asked to leave, and left after 8.5 s" in run.reason
     until(lambda: not session.engines()[0], timeout_s=10, what="the other engine is gone")
-    again = run.resume()
-    until_step(again, 8)
+    again = until_step(run.resume(), 8)
     assert run.status == "interrupted"
     stop(again)
 
 
 @pytest.mark.slow
 def test_ranks_that_average_models_stop_too(session: Session, config: RunConfig) -> None:
-    run = session.train(config.replace(system="dynahb", epochs=100_000, learning_rate=0.001))
-    until_step(run, 10)
+    run = until_step(session.train(config.replace(system="dynahb", epochs=100_000, learning_rate=0.001)), 10)
     send(run, (1,))
     assert "interrupted by SIGTERM at step" in run.reason
-    again = run.resume()
-    until_step(again, kept_step(run) + 5)
+    again = until_step(run.resume(), kept_step(run) + 5)
     stop(again)
 
 
 @pytest.mark.slow
 def test_a_paused_run_is_interrupted(session: Session, config: RunConfig) -> None:
-    run = session.train(config.replace(epochs=100_000))
-    until_step(run, 3)
-    run.pause()
-    until(lambda: run.status == "paused", what="the pause")
+    run = until_step(session.train(config.replace(epochs=100_000)), 3)
+    pause(run)
     send(run, (1,))
-    assert_resumes(session, run, kept_step(run))
-
-
-SLOW_SAVES = """
-import time
-from dtdg_lab.training.checkpoint import Checkpoint
-whole_save = Checkpoint.save
-def slow_save(self, path):
-    if self.position.step:
-        open(path.parent / "saving", "w").close()
-        time.sleep(2)
-    whole_save(self, path)
-Checkpoint.save = slow_save
-"""
-
-
-@pytest.mark.slow
-def test_a_checkpoint_that_is_being_written_is_whole(session: Session, config: RunConfig) -> None:
-    session._engines.client[:].execute(SLOW_SAVES, block=True)
-    run = session.train(config.replace(epochs=100_000, checkpoint_every_s=0.1))
-    until((run.path / "checkpoints" / "saving").exists, what="a checkpoint is written")
-    send(run, (0, 1))  # new engines know nothing of slow checkpoints
     assert_resumes(session, run, kept_step(run))
 
 
@@ -219,8 +189,7 @@ def test_a_run_in_preparation_starts_again_from_the_beginning(
     left = [engine.id for engine in session._engines.alive()]
     if engines.targets[0] in left:  # it was not asked to leave
         engines.execute("names.load_for = whole_load", block=True)
-    again = run.resume(learning_rate=0.02)
-    until_step(again, 3)
+    again = until_step(run.resume(learning_rate=0.02), 3)
     until(lambda: again.config.learning_rate == 0.02, what="the change, which rank 0 records")
     assert again.attempt == 2
     stop(again)

@@ -80,15 +80,6 @@ def test_there_is_a_control_for_every_setting_of_the_glossary(dashboard):
     assert dashboard.settings.controls["system"].widget.values == ["psg", "blad", "dygnex-g", "dygnex-l"]
 
 
-def test_the_picture_of_a_run_is_shown_on_its_own_view_only(dashboard, session):
-    dashboard.open_view("Data")
-    session.train(CONFIG).advance(3)
-    look(dashboard)
-    assert not dashboard.live.picture.visible
-    dashboard.open_view("Live")
-    assert dashboard.live.picture.visible
-
-
 @pytest.mark.parametrize(("system", "is_folded"), [("greendygnn", False), ("adgnn-t", True)])
 def test_slow_links_are_open_for_systems_that_fetch_features(dashboard, session, system, is_folded):
     session.train(RunConfig(system=system, dataset="growing", ranks=2))
@@ -439,13 +430,17 @@ def test_head_and_tiles_say_how_far_the_run_is(dashboard, session):
     assert tiles(dashboard)["Validation loss"] != "–"
 
 
-def test_the_view_of_a_run_is_drawn_only_while_it_is_open(dashboard):
+def test_the_view_of_a_run_is_drawn_only_while_it_is_open(dashboard, run):
     dashboard.open_view("Code")
-    assert not dashboard.live.rest.visible and dashboard.pages["Code"].panel.visible and dashboard.left.visible
+    run.advance(3)
+    look(dashboard)
+    assert not dashboard.live.rest.visible and not dashboard.live.picture.visible
+    assert dashboard.pages["Code"].panel.visible and dashboard.left.visible
     dashboard.open_view("Compare")
     assert not dashboard.left.visible
     dashboard.open_view("Live")
-    assert dashboard.live.rest.visible and not dashboard.pages["Compare"].panel.visible
+    assert dashboard.live.rest.visible and dashboard.live.picture.visible
+    assert not dashboard.pages["Compare"].panel.visible
 
 
 @pytest.mark.parametrize("system", catalogue.names("systems"))

@@ -12,6 +12,8 @@ from dtdg_lab.runs.summary import loss_deviation
 from tests.factories import small_config
 from tests.thinning import thinned
 
+SPARSE = {"generated_nodes": 60, "generated_edges": 150, "generated_snapshots": 24, "hidden": 6, "learning_rate": None}
+
 
 @pytest.mark.parametrize(
     ("system", "model", "exact"),
@@ -29,7 +31,7 @@ from tests.thinning import thinned
 )
 def test_only_what_a_layout_approximates_deviates(system: str, model: str, exact: bool, tmp_path: Path) -> None:
     few = {"epoch_batches": 5} if system in ("dbov", "dynahb") else {}
-    config = small_config(system, model=model, parts=3, epochs=4, partitioner="hash", **few)
+    config = small_config(system, model=model, parts=3, epochs=4, partitioner="hash", **SPARSE, **few)
     found = lab.train(config, runs_dir=tmp_path, progress=False).summary["loss_deviation"]
     assert 0 <= found < 1e-5 if exact else 1e-4 < found < 0.5
 

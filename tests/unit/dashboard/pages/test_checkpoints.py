@@ -17,7 +17,7 @@ from dtdg_lab.runs.stored_run import open_run
 from tests.dashboards import choose_in, click_button, page_until
 from tests.factories import small_config
 
-CONFIG = small_config("single", epochs=4, threads=1, keep_every=2)
+CONFIG = small_config("single", epochs=4, threads=1, keep_every=2, generated_snapshots=20)
 
 
 class Here:

@@ -20,7 +20,7 @@ from tests.factories import small_config
 from tests.pretend_session import PretendSession
 from tests.thinning import thinned
 
-CONFIG = small_config("single", epochs=3, threads=1)
+CONFIG = small_config("single", epochs=3, threads=1, generated_snapshots=20)
 
 
 @pytest.fixture

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.common_charts import (
-    STARTED,
-    card_of,
-    drawn,
-    readings,
-    run_of,
-    steps,
-    traces,
-)
+from tests.common_charts import STARTED, card_of, drawn, readings, run_of, steps, traces
 from tests.tables import START_NS
 
 

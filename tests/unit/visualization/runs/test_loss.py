@@ -7,16 +7,7 @@ from typing import Any
 import pytest
 
 from dtdg_lab.visualization.chart import ChartOptions
-from tests.common_charts import (
-    CHARTS,
-    OWN_STEPS,
-    card_of,
-    drawn,
-    evaluation,
-    run_of,
-    steps,
-    traces,
-)
+from tests.common_charts import CHARTS, OWN_STEPS, card_of, drawn, evaluation, run_of, steps, traces
 
 
 def test_loss_has_steps_splits_and_persistence() -> None:
@@ -30,34 +21,31 @@ def test_loss_has_steps_splits_and_persistence() -> None:
     assert caption == "Validation loss is 0.0311, 31% below persistence."
 
 
-def test_loss_above_persistence_and_not_finite() -> None:
-    assert drawn("loss", run_of(evaluations=[evaluation(1, 0.09)]))[1].endswith("100% above persistence.")
-    assert drawn("loss", run_of(evaluations=[evaluation(1, None)]))[1] == "Validation loss is not finite."
-
-
 def test_losses_that_were_never_finite_have_a_linear_axis() -> None:
     figure, caption = drawn("loss", run_of(steps=steps(3, global_loss=None)))
     assert figure["layout"]["yaxis"]["range"] == [0, 1] and caption == "Nothing measured yet."
+
+
+@pytest.mark.parametrize(
+    ("row", "caption"),
+    [
+        (evaluation(1, 0.09), "Validation loss is 0.0900, 100% above persistence."),
+        (evaluation(1, None), "Validation loss is not finite."),
+        (evaluation(1, 0.2, "train"), "Training loss is 0.200; this protocol has no validation split."),
+    ],
+)
+def test_the_caption_of_the_loss(row: dict[str, Any], caption: str) -> None:
+    assert drawn("loss", run_of(evaluations=[row]))[1] == caption
 
 
 def test_loss_before_the_first_evaluation_is_that_of_training() -> None:
     assert drawn("loss", run_of(steps=steps(3)))[1] == "The newest training loss is 0.500."
 
 
-def test_loss_without_a_validation_split() -> None:
-    _, caption = drawn("loss", run_of(evaluations=[evaluation(1, 0.2, "train")]))
-    assert caption == "Training loss is 0.200; this protocol has no validation split."
-
-
-def test_loss_of_link_prediction_has_its_rank_beside_it() -> None:
-    row = evaluation(1, 0.5, metrics={"mrr": 0.412, "persistence_mrr": 0.3})
-    _, caption = drawn("loss", run_of({"task": "link"}, evaluations=[row]))
-    assert caption == "Validation loss is 0.500 and MRR 0.412, against 0.300 for persistence."
-
-
 @pytest.mark.parametrize(
     ("task", "metrics", "words"),
     [
+        ("link", {"mrr": 0.412, "persistence_mrr": 0.3}, "0.500 and MRR 0.412, against 0.300 for persistence."),
         ("link", {"accuracy": 0.7}, "0.500 and accuracy 0.700."),
         ("link", {"mrr": 0.4, "persistence_mrr": None}, "0.500 and MRR 0.400."),
         ("link", None, "0.500, 1011% above persistence."),
@@ -66,10 +54,8 @@ def test_loss_of_link_prediction_has_its_rank_beside_it() -> None:
     ],
 )
 def test_loss_has_the_main_metric_of_its_task_beside_it(task: str, metrics: Any, words: str) -> None:
-    _, caption = drawn(
-        "loss", run_of({"dataset": "sbm", "task": task}, evaluations=[evaluation(1, 0.5, metrics=metrics)])
-    )
-    assert caption == f"Validation loss is {words}"
+    run = run_of({"dataset": "sbm", "task": task}, evaluations=[evaluation(1, 0.5, metrics=metrics)])
+    assert drawn("loss", run)[1] == f"Validation loss is {words}"
 
 
 def test_a_resume_takes_evaluations_back() -> None:

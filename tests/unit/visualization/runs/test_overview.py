@@ -7,17 +7,7 @@ import pytest
 
 from dtdg_lab.visualization.runs.overview import common_tiles
 from dtdg_lab.visualization.sheet import run_sheet
-from tests.common_charts import (
-    CHARTS,
-    STARTED,
-    card_of,
-    drawn,
-    evaluation,
-    phases,
-    readings,
-    run_of,
-    steps,
-)
+from tests.common_charts import CHARTS, STARTED, card_of, drawn, evaluation, phases, readings, run_of, steps
 
 
 @pytest.mark.parametrize("name", CHARTS)

@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 
 from dtdg_lab.visualization.runs.overview import common_tiles
-from tests.common_charts import (
-    OWN_STEPS,
-    card_of,
-    drawn,
-    run_of,
-    steps,
-    traces,
-)
+from tests.common_charts import OWN_STEPS, card_of, drawn, run_of, steps, traces
 
 
 def test_step_time_stacks_phases_of_each_rank() -> None:

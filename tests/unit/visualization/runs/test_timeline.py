@@ -7,15 +7,7 @@ from typing import Any
 import pytest
 
 from dtdg_lab.visualization.runs.timeline import ORDER
-from tests.common_charts import (
-    OWN_STEPS,
-    card_of,
-    drawn,
-    phases,
-    run_of,
-    steps,
-    traces,
-)
+from tests.common_charts import OWN_STEPS, card_of, drawn, phases, run_of, steps, traces
 from tests.tables import START_NS
 
 

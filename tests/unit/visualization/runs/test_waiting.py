@@ -57,15 +57,9 @@ def test_communication_without_exchanges_says_when_it_appears() -> None:
 
 
 def blocks(predicted: list[list[float]], step: int = 0) -> dict[str, Any]:
-    data = {
-        "layout": "halo_vertex",
-        "ranks": 2,
-        "nodes": 10,
-        "blocks": 1,
-        "requested": 1,
-        "bounds": [0, 4],
-        "predicted": {"forward": [predicted], "backward": [[[0, 0], [0, 0]]]},
-    }
+    sent = {"forward": [predicted], "backward": [[[0, 0], [0, 0]]]}
+    usual = {"layout": "halo_vertex", "ranks": 2, "nodes": 10, "blocks": 1, "requested": 1, "bounds": [0, 4]}
+    data = {**usual, "predicted": sent}
     return {"kind": "blocks", "step": step, "data": data}
 
 

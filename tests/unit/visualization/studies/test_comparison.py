@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +13,6 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.visualization.chart import Figure
-from dtdg_lab.visualization.studies import comparison, comparison_charts
 from dtdg_lab.visualization.studies.comparison import (
     ComparedRuns,
     Spending,
@@ -139,19 +137,14 @@ def test_the_headline_says_who_was_first() -> None:
 @pytest.mark.parametrize(
     ("over", "words"),
     [
-        ("joules", "run 0 reached a loss of 0.0400 with the least energy: 22.0 J; run 1 needed 2.8 times as much."),
-        (
-            "bytes",
-            "run 0 reached a loss of 0.0400 with the fewest bytes sent: 11.0 KiB; run 1 needed 2.8 times as many.",
-        ),
-        ("steps", "run 0 reached a loss of 0.0400 with the fewest steps: 10; run 1 needed 3 times as many."),
+        ("joules", "with the least energy: 22.0 J; run 0 needed 2.8 times as much."),
+        ("bytes", "with the fewest bytes sent: 11.0 KiB; run 0 needed 2.8 times as many."),
+        ("steps", "with the fewest steps: 10; run 0 needed 3 times as many."),
     ],
 )
 def test_the_headline_says_what_the_axis_counts(over: Spending, words: str) -> None:
     quick, slow = [LOW] * 4, [HIGH, HIGH, LOW, LOW, LOW]
-    assert headline(compared(slow, quick), over) == words.replace("run 0", "run 2").replace("run 1", "run 0").replace(
-        "run 2", "run 1"
-    )
+    assert headline(compared(slow, quick), over) == f"run 1 reached a loss of 0.0400 {words}"
     assert headline(compared(quick, [HIGH] * 4), over).startswith("Only run 0 has reached a loss of 0.0400: ")
     assert "about" in headline(compared(quick, quick), over)
 
@@ -183,42 +176,6 @@ def test_the_caption_counts_the_runs_that_arrived() -> None:
     )
     assert "0.0600, 20% above persistence" in loss_caption(compared([LOW] * 3, target=0.06))
     assert loss_caption(compare_runs([])) == "Nothing measured yet."
-
-
-EXAMPLES = {
-    "first": "FlareDTDG, alpha 0.6",
-    "second": "GreenDyGNN, 4 parts",
-    "target": "0.0358, 20% below persistence",
-    "at": "after 1 min 5 s",
-    "spent": "1.46 kJ",
-    "least": "fewest bytes sent",
-    "much": "many",
-    "alike": "at about the same time: after 1 min 5 s",
-    "loss": "0.0358",
-    "joules": "1.46 kJ",
-    "times": "1.3",
-    "settings": "learning rate, parts, and changes while training",
-    "arrived": "5",
-    "count": "6",
-    "phase": "Waiting for features",
-    "run": "GreenDyGNN, 4 parts",
-    "share": "17%",
-    "lowest": "FlareDTDG, alpha 0.6",
-}
-TEMPLATES = [
-    text
-    for module in (comparison, comparison_charts)
-    for name, text in vars(module).items()
-    if name.isupper() and isinstance(text, str) and text.endswith(".")
-]
-
-
-@pytest.mark.parametrize("template", TEMPLATES)
-def test_a_caption_is_one_short_sentence(template: str) -> None:
-    text = template.format(**EXAMPLES)
-    if "{second}" not in template:  # a headline may have two long names
-        assert len(text.split()) <= 20
-    assert text.count(";") <= 1 and not re.search(r"[()]|look", text)
 
 
 # what differs
@@ -392,12 +349,6 @@ def test_loss_stands_against_energy_per_epoch() -> None:
     found = compared([LOW] * 3, [0.02] * 8)
     figure = check(trade_card(found))
     assert [trace["y"] for trace in figure["data"]] == [[LOW], [0.02]]
-    assert {trace["textposition"] for trace in figure["data"]} <= {
-        "middle right",
-        "middle left",
-        "top center",
-        "bottom center",
-    }
     assert trade_caption(found) == "run 1 has the lowest loss; run 0 uses the least energy per epoch."
     assert trade_caption(compared([0.02] * 3, [LOW] * 8)) == (
         "run 0 has the lowest loss and uses the least energy per epoch."

@@ -1,18 +1,11 @@
-"""The end of a run: summary values by hand, merged tables, killed ranks, the report and comparisons."""
+"""The end of a run: summary values by hand, merged tables, and ranks that were killed."""
 
 from __future__ import annotations
 
-import html.parser
-import io
 import json
 import math
-import re
-import sys
-import threading
-import time
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,16 +15,12 @@ import pytest
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.record_tables import OWN_PHASES, PHASES
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
+from dtdg_lab.core.errors import ConfigError, DataError, UnknownNameError
 from dtdg_lab.runs import finish as finish_module
-from dtdg_lab.runs import report, summary
-from dtdg_lab.runs.comparison import compare
+from dtdg_lab.runs import summary
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.event_rows import event_rows
 from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.frames import RunFrames
 from dtdg_lab.runs.parquet import current_note, files_of, is_current
-from dtdg_lab.runs.progress import show_progress
 from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.stored_run import TRAIN_STEP, StoredRun, open_run
 from dtdg_lab.runs.summary import SUMMARY_MEANINGS
@@ -228,88 +217,6 @@ def test_finish_refuses_what_is_no_end_and_damaged_records(tmp_path: Path) -> No
     assert run.status()["state"] == "starting"
 
 
-class _Page(html.parser.HTMLParser):
-    """Outside references, text of scripts by id, and visible text of a page."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.outside: list[str] = []
-        self.tags: list[str] = []
-        self.scripts: dict[str, str] = {}
-        self.words = ""
-        self._script: str | None = None
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.outside += [value or "" for name, value in attrs if name in ("src", "href")]
-        self._script = dict(attrs).get("id") or "code" if tag == "script" else self._script
-
-    def handle_endtag(self, tag: str) -> None:
-        self._script = None if tag == "script" else self._script
-
-    def handle_data(self, data: str) -> None:
-        if self._script is None:
-            self.words += data
-        else:
-            self.scripts[self._script] = self.scripts.get(self._script, "") + data
-
-
-def test_the_report_is_self_contained_and_says_what_happened(tmp_path: Path) -> None:
-    run = finished_run(tmp_path)
-    finish(run, "finished")
-    page = _Page(run.report_file.read_text())
-    assert page.outside == []
-    assert not {"link", "img", "iframe"} & set(page.tags)
-    assert "default-src 'none'" in run.report_file.read_text()
-    figures = json.loads(page.scripts["figures"], parse_constant=pytest.fail)
-    assert {"loss", "step_time", "energy", "timeline"} <= set(figures)
-    step_losses = next(trace for trace in figures["loss"]["data"] if trace["name"] == "each step")
-    assert len(step_losses["x"]) == 15
-    assert "Plotly.newPlot" in page.scripts["code"]
-    stored = open_run(run.path)
-    for caption in stored.captions().values():
-        assert caption in page.words
-    for words in (
-        "learning_rate = 0.003 (version 1",
-        "40.0%",
-        run.id,
-        "made by the generator",
-        "group_window",
-        "Number of consecutive snapshots in a group",
-        "dtdg_lab run config.json",
-        "lab.RunConfig(",
-    ):
-        assert words in page.words
-
-
-def test_the_report_escapes_everything_it_is_given(tmp_path: Path) -> None:
-    run = finished_run(tmp_path)
-    evil = "</script><script>alert('x')</script><img src=http://evil>"
-    with RecordWriter(run.record_file(0), 0, 1) as writer:
-        refused = {"version": 2, "changes": {}, "reason": evil}
-        writer.row("events", (3, 0, 1_700_000_000_000_000_001, "refused", refused))
-        writer.row(
-            "events",
-            (4, 0, 1_700_000_000_080_000_000, "settings", {"version": 2, "changes": {evil: 1}, "when": "step"}),
-        )
-    finish(run, "failed", evil)
-    page = _Page(run.report_file.read_text())
-    assert page.outside == []
-    assert "img" not in page.tags
-    assert page.words.count(evil) == 3
-
-
-def test_without_plotly_the_report_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = finished_run(tmp_path)
-    monkeypatch.setitem(sys.modules, "plotly.offline", None)
-    finish(run, "finished")
-    page = _Page(run.report_file.read_text())
-    assert "pip install 'dtdg-lab[lab]'" in page.words
-    assert "code" not in page.scripts
-    assert open_run(run.path).captions()["loss"] in page.words
-
-
 def test_an_opened_run_gives_frames_events_and_figures(tmp_path: Path) -> None:
     run = finished_run(tmp_path)
     stored = open_run(str(run.path))
@@ -329,158 +236,6 @@ def test_an_opened_run_gives_frames_events_and_figures(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'phases'"):
         stored.table("phase")
     assert stored.report() == run.report_file
-
-
-LINK = {"accuracy": 0.8, "mrr": None, "persistence_accuracy": 0.75}
-PARTS = {
-    "train": {"first": 0, "last": 11, "without_edges": [[3, 3]]},
-    "test": {"first": 15, "last": 38, "without_edges": [[20, 29], [38, 38]]},
-}
-
-
-def _link_run(root: Path) -> RunDirectory:
-    run = finished_run(root, task="link")
-    with RecordWriter(run.record_file(0), 0, 1) as writer:
-        writer.row("events", (0, 0, 1_700_000_000_000_000_000, "parts", PARTS))
-        evaluate(writer, 15, "validation", 0.5, 0.6, later_ns=1, metrics=LINK | {"accuracy": 0.1})
-        evaluate(writer, 15, "test", 0.75, 1.25, later_ns=2, metrics=LINK)
-    return run
-
-
-def test_metrics_of_the_judged_part_are_in_summary_report_frame_and_comparison(tmp_path: Path) -> None:
-    run = _link_run(tmp_path)
-    summary = finish(run, "finished")
-    assert (summary["task"], summary["skill_split"], summary["metrics"]) == ("link", "test", LINK)
-    assert summary["without_edges"] == {"train": 1, "test": 11}
-    page = _Page(run.report_file.read_text())
-    for words in (
-        "test accuracy (persistence 0.75)",
-        "· link ·",
-        "1 of 12 training snapshots have no edges (3):",
-        "11 of 24 test snapshots have no edges (20 to 29, 38):",
-        "test: snapshots 15 to 38 (no edges in 20 to 29, 38)",
-    ):
-        assert words in page.words, words
-    frame = open_run(run.path).to_pandas()
-    assert frame["accuracy"].dropna().tolist() == [0.1, 0.8]
-    assert "metrics" not in frame
-    assert "persistence_accuracy" in frame
-    table = compare([run.path]).table
-    assert table[["task", "accuracy"]].to_numpy().tolist() == [["link", 0.8]]
-    assert "persistence_accuracy" not in table
-    finish(other := finished_run(tmp_path), "finished")
-    table = compare([run.path, other.path]).table
-    assert table["task"].tolist() == ["link", "regression"]  # one column, although it is a setting that differs
-    assert table["accuracy"].isna().tolist() == [False, True]
-
-
-@pytest.mark.slow
-def test_comparison_shows_the_settings_that_differ_and_only_those(tmp_path: Path) -> None:
-    runs = [finished_run(tmp_path, epochs=epochs, learning_rate=rate) for epochs, rate in ((2, 0.01), (3, 0.02))]
-    for run in runs:
-        finish(run, "finished")
-    found = compare([runs[0].path, open_run(runs[1].path)])
-    assert found.differing == ("epochs", "learning_rate")
-    assert found.table.index.tolist() == [run.id for run in runs]
-    assert found.table["learning_rate"].tolist() == [0.01, 0.02]
-    assert found.table["steps"].tolist() == [10, 15]
-    assert not {"seed", "hidden", "system"} & set(found.table.columns)
-    names = [trace.get("name") for trace in found.figure["data"]]
-    assert names[:2] == ["PSG, learning rate 0.01, 2 epochs", "PSG, learning rate 0.02, 3 epochs"]
-    assert "differ in: epochs, learning_rate" in found._repr_html_()
-
-
-def test_equal_runs_are_told_apart_by_name(tmp_path: Path) -> None:
-    runs = [finished_run(tmp_path) for _ in range(2)]
-    found = compare([run.path for run in runs])
-    assert found.differing == ()
-    assert found.table["test_loss"].isna().all()
-    assert [trace.get("name") for trace in found.figure["data"]][:2] == ["PSG", "PSG (2)"] == [*found.labels]
-    with pytest.raises(ConfigError, match="got no run"):
-        compare([])
-    with pytest.raises(ConfigError, match="as one list"):
-        compare("runs/a", "runs/b")
-    with pytest.raises(RunStoreError, match="is not a run"):
-        compare([tmp_path])
-
-
-def test_settings_to_do_it_again_make_the_same_config() -> None:
-    settings = {"dataset": "growing", "ranks": 2, "parts": 4, "group_window": 8, "learning_rate": 0.5}
-    config = RunConfig(**settings)
-    changed = report.changed_settings(config)
-    assert changed == {"system": "psg", "model": "tgcn", **settings}
-    assert RunConfig(**changed) == config
-    cell = report.python_cell(config)
-    built = re.search(r"lab\.RunConfig\((.*?)\n\)", cell, re.DOTALL)
-    assert built is not None
-    compile(cell, "cell", "exec")
-    assert eval(f"RunConfig({built[1]})") == config
-    assert len(report.explained(config)) == len(config.flat)
-    assert all(meaning for *_, meaning in report.explained(config))
-
-
-def test_a_change_applied_at_different_steps_is_shown_as_such() -> None:
-    def event(rank: int, step: int, kind: str = "settings", data: object = None) -> dict[str, object]:
-        facts = {"attempt": 1, "epoch": 0, "time_ns": 1000 * step}
-        return {"rank": rank, "step": step, "kind": kind, "data": data, **facts}
-
-    knob = {"version": 1, "changes": {"slow_ms": 5}, "when": "step"}
-    rows = event_rows(
-        [
-            event(0, 0, "started", {"ranks": 2}),
-            event(0, 7, data=knob),
-            event(1, 8, data=knob),
-            event(0, 8, "epoch"),
-            event(0, 8, "checkpoint"),
-            event(0, 9, "checkpoint"),
-        ]
-    )
-    change = "slow_ms = 5 (version 1, before the next step)"
-    assert [row[1:] for row in rows] == [
-        ("0", "0", "started", "ranks: 2"),
-        ("NOT AT ONE STEP: rank 0 at 7, rank 1 at 8", "0, 1", "settings", change),
-        ("9", "0", "checkpoint", "2 written; this is the last"),
-    ]
-
-
-def test_many_events_of_a_kind_do_not_hide_the_others(tmp_path: Path) -> None:
-    run = finished_run(tmp_path)
-    with RecordWriter(run.record_file(0), 0, 1) as writer:
-        for step in range(250):
-            writer.row("events", (step, 0, 10**18 + step, "plan", {"step": step}))
-            writer.row("events", (step, 0, 10**18 + step, "checkpoint", {}))
-        writer.row("events", (250, 0, 10**18 + 250, "paused", {}))
-    tables = RunFrames(run)
-    assert len(tables.events()) == 501 + len(tables.events(without=("plan", "checkpoint", "paused")))
-    rows = [row for row in event_rows(tables.events(limit=100)) if row[3] in ("plan", "checkpoint", "paused")]
-    assert len(rows) == 100 + 3
-    assert [row[1:] for row in rows[-3:]] == [
-        ("249", "0", "plan", "150 more events; this is the last: step: 249"),
-        ("249", "0", "checkpoint", "250 written; this is the last"),
-        ("250", "0", "paused", ""),
-    ]
-
-
-def test_the_bar_follows_a_run_to_its_end(tmp_path: Path) -> None:
-    stored = open_run(finished_run(tmp_path).path)
-    handle = SimpleNamespace(status="running", reason="", live=stored.live, lock=threading.Lock())
-
-    def end() -> None:
-        time.sleep(0.1)
-        handle.reason, handle.status = "stopped by hand", "stopped"
-
-    ending = threading.Thread(target=end)
-    ending.start()
-    screen = io.StringIO()
-    assert show_progress(handle, every_s=0.02, file=screen, mininterval=0) == "stopped"
-    ending.join()
-    assert "running" in screen.getvalue()
-    last = screen.getvalue().split("\r")[-1]
-    assert "3/3" in last
-    assert "stopped: stopped by hand" in last
-    assert "step=15" in last
-    assert "loss=0.1667" in last
-    assert "imbalance=1.20" in last
 
 
 def test_a_family_whose_summary_fails_is_named_and_the_rest_is_shown(

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from dtdg_lab.runs.record_lines import read_lines
 
 from dtdg_lab.config.record_tables import rows_of
 from dtdg_lab.config.run_config import RunConfig
@@ -23,6 +22,7 @@ from dtdg_lab.core.errors import (
     UnknownNameError,
 )
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.records.lines import read_lines
 from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.testing.training import RecordingRecorder, Trained, train_in_memory
 from dtdg_lab.training.checkpoint import Checkpoint

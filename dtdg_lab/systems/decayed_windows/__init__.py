@@ -28,7 +28,7 @@ class DecayedWindowsFamily(SystemFamily):
     name = "decayed_windows"
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Refuse windows whose decayed snapshots do not affect the loss, or in which the loss is undefined."""
+        """Raise if decayed snapshots cannot affect the loss, or if the loss is undefined."""
         if "alpha" not in settings:
             return
         if settings["full_snapshots"] > settings["window"]:
@@ -56,7 +56,7 @@ class DecayedWindowsFamily(SystemFamily):
             )
 
     def charts(self) -> Sequence[Chart]:
-        """Return the window of a step, rows, communication or sampling, and the folded charts."""
+        """Return the charts of a run: windows, rows, communication, sampling and tuning."""
         from dtdg_lab.systems.decayed_windows import step_charts, step_windows, tuner_charts, window_picture
         from dtdg_lab.visualization.runs.waiting import communication_chart
 
@@ -80,19 +80,19 @@ class DecayedWindowsFamily(SystemFamily):
         return (*common_tiles(tables), *window_tiles(tables))
 
     def suggestions(self, config: RunConfig) -> Sequence[Suggestion]:
-        """Return changes of the window, and a slow rank."""
+        """Return suggestions to change the window, or to add a slow rank."""
         from dtdg_lab.systems.decayed_windows.tiles import window_suggestions
 
         return window_suggestions(config)
 
     def effect(self, system: str) -> Effect | None:
-        """Return rows per step."""
+        """Return the effect of the system on the rows per step."""
         from dtdg_lab.systems.decayed_windows.tiles import rows_effect
 
         return rows_effect()
 
     def sentence(self, system: str) -> str:
-        """Return what a system trains on."""
+        """Return a sentence on the data that a system trains on."""
         from dtdg_lab.systems.decayed_windows.tiles import SENTENCES
 
         return SENTENCES.get(system, super().sentence(system))
@@ -123,7 +123,7 @@ class DecayedWindowsFamily(SystemFamily):
 
 
 def _memory_of(settings: Mapping[str, Any]) -> str:
-    """Return what the model carries; empty where only a run's folder describes it, for there it was checked."""
+    """Return the memory of the model; empty if the model's code is absent here (a run read from its folder)."""
     if ("models", settings["model"]) in ABSENT:
         return ""
     names = ("hidden", *entry("models", settings["model"]).options)

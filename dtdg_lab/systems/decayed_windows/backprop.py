@@ -24,7 +24,7 @@ from dtdg_lab.kernels.recurrence import at_rest, by_snapshot, newest
 from dtdg_lab.models.base import DynamicModel, State
 from dtdg_lab.systems.decayed_windows.shrinking import SurvivalRows
 
-# A window of snapshots one after another, for every model: the reference, also used for models that evolve weights.
+# Reference: a window's snapshots one after another. It serves every model, also those whose weights evolve.
 
 
 def add_gradients_window(
@@ -126,7 +126,7 @@ WIDER = 4  # windows are short: a piece stores little, and calls dominate
 
 
 def piece_heights(heights: Sequence[int], rows: slice) -> list[int]:
-    """Return how many of some rows each snapshot that has any of them has, oldest first."""
+    """Return the piece's number of rows in each snapshot that has any of them, oldest first."""
     return [min(height, rows.stop) - rows.start for height in heights if height > rows.start]
 
 
@@ -140,8 +140,8 @@ class WindowRedistribution(BlockRows):
         heights: (S,) rows of each snapshot, oldest first, ascending.
         full: number of full snapshots, the newest ones.
         rows: the order of survival.
-        device: of the computation, which processes one piece after another.
-        max_rows: rows of all snapshots that a piece has at most, as its memory is predicted
+        device: of the computation. Pieces are processed one after another.
+        max_rows: maximum rows of a piece, summed over all snapshots
             (:meth:`dtdg_lab.systems.decayed_windows.workload.RowMemory.piece`).
     """
 
@@ -177,10 +177,10 @@ class WindowRedistribution(BlockRows):
         return [*out[: self._decayed], *full], results
 
     def pieces(self, rows: int, size: int) -> list[slice]:
-        """Return pieces of at most ``WIDER`` times ``size`` nodes.
+        """Return pieces of at most ``WIDER * size`` nodes.
 
-        They have at most ``max_rows`` rows in all snapshots, or ``size`` if that is more. Packed rows count a quarter
-        more: their states are copied.
+        A piece has at most ``max_rows`` rows, summed over all snapshots, or ``size`` if that is more. Packed rows count
+        a quarter more, because their states are copied.
         """
         pieces, start, max_rows = list[slice](), 0, max(self._max_rows, size)
         while start < rows:
@@ -196,15 +196,15 @@ class WindowRedistribution(BlockRows):
         return sum(heights) if heights[0] == heights[-1] else 5 * sum(heights) // 4
 
 
-# One layer of a model over a window: nodes that enter late run through the snapshots that contain them.
+# One layer of a model over a window. Nodes that enter late run only through the snapshots that contain them.
 
 
 @dataclass(slots=True)
 class WindowBoundary(BoundaryState):
-    """A layer's state of nodes that enter a window: carried over from the previous step, or zero.
+    """A layer's state of the nodes that enter a window: carried over from the previous step, or zero.
 
-    ``begin`` contains the rows of the first nodes; the others start from zero. The first ``leaving`` nodes leave a
-    state for the next window in ``carried``: that after the first snapshot that contains them, without history.
+    ``begin`` contains the rows of the first nodes; the others start from zero. ``carried`` receives the state of the
+    first ``leaving`` nodes for the next window: the detached state after the first snapshot that contains the node.
     """
 
     model: DynamicModel | None = None
@@ -212,16 +212,16 @@ class WindowBoundary(BoundaryState):
     carried: Tensors = ()
 
     def slice(self, rows: slice) -> State:
-        """Return the state of a piece, as far as ``begin`` contains it; otherwise zeros that share memory."""
+        """Return the state of a piece if ``begin`` contains it, otherwise zeros that share memory."""
         height = self.begin.tensors[0].shape[0] if self.begin.tensors else 0  # a layer may remember nothing
         if rows.start < height:
             return self.begin.slice(slice(rows.start, min(rows.stop, height)))
         assert self.model is not None
-        one, count = self.model.initial_state(1), rows.stop - rows.start
-        return State(tuple(tuple(at_rest(x, count) for x in layer) for layer in one.layers))
+        single_row, count = self.model.initial_state(1), rows.stop - rows.start
+        return State(tuple(tuple(at_rest(x, count) for x in layer) for layer in single_row.layers))
 
     def leave(self, start: int, states: Tensors) -> None:
-        """Keep the states that a piece leaves, which begins with node ``start``."""
+        """Store the states that a piece leaves to the next window; the piece begins with node ``start``."""
         if start >= self.leaving:
             return
         if not self.carried:
@@ -234,8 +234,8 @@ class WindowBoundary(BoundaryState):
 class WindowLayer(Layer):
     """A :class:`dtdg_lab.engine.backprop.time_blocks.Layer` whose older snapshots have the first rows of newer ones.
 
-    If some of a piece's nodes enter late, its rows lie packed, (1, R, C): those that a snapshot has after those of the
-    one before it. So a piece is one call of a recurrence, however many of its nodes enter late.
+    If some of a piece's nodes enter late, its rows are packed into (1, R, C), snapshot after snapshot. So a piece is
+    one call of a recurrence, however many of its nodes enter late.
     """
 
     alone = True  # measured: windows are short, and the overhead of threads exceeds their computation
@@ -264,7 +264,7 @@ class WindowLayer(Layer):
         return torch.stack(pieces) if len(pieces[0]) == len(pieces[-1]) else torch.cat(pieces).unsqueeze(0)
 
     def _through_time(self, x: Tensor, begin: State, rows: slice) -> tuple[Tensor, State]:
-        """Run a piece through its snapshots; the state that it leaves is kept, and none is returned."""
+        """Run a piece through its snapshots and store the state that it leaves; the returned state lacks this layer."""
         model, heights = self._run.model, self._piece_heights(rows)
         if model.takes_heights:
             h, state = model.temporal_sequence(self._number, x, begin, heights=heights)  # type: ignore[call-arg]
@@ -274,7 +274,7 @@ class WindowLayer(Layer):
         return h, state.with_layer(self._number, ())  # it would be in memory until backward
 
     def _height_by_height(self, x: Tensor, begin: State, heights: Sequence[int]) -> tuple[Tensor, State]:
-        """Run a piece of a model that takes no packed rows: snapshots with the same nodes, the first one by itself."""
+        """Run a piece without packing: one call per group of snapshots with the same nodes; the group's first alone."""
         model, number, parts, state = self._run.model, self._number, by_snapshot(x, heights), begin
         outputs, entered, start, previous = list[Tensor](), list[Tensors](), 0, 0
         for height, equal in groupby(heights):
@@ -298,7 +298,7 @@ class WindowLayer(Layer):
 
 
 class OverlappedLayer(WindowLayer):
-    """A :class:`WindowLayer` in which other snapshots compute while one exchanges rows.
+    """A :class:`WindowLayer` that computes some snapshots while another exchanges rows.
 
     Collective, in forward and backward.
 
@@ -310,7 +310,7 @@ class OverlappedLayer(WindowLayer):
         crossing: the state before the window.
         learning: True if a backward pass follows.
         seam: widths of the spatial part's output.
-        pace: determines the order of snapshots.
+        pace: schedules the snapshots.
 
     References: FlareDTDG section 3.4.
     """
@@ -346,7 +346,7 @@ class OverlappedLayer(WindowLayer):
         )[0]
 
     def backward(self) -> list[Tensor]:
-        """Return the gradient of the layer's input in each snapshot, all backward at once; none in layer 0."""
+        """Return the gradient of the layer's input in each snapshot, from one backward pass; none in layer 0."""
         if not self._learns:
             return []
         task_gradients, input_gradients = self._pace.tasks.gradients(self._tasks, self._gradients, self._inputs)
@@ -366,8 +366,8 @@ class OverlappedLayer(WindowLayer):
 
 # A window of snapshots for models with a hidden state per node: layer by layer, piece by piece.
 #
-# A trapezoid is one ragged sequence: nodes lie in the order of survival, so that each snapshot has the first of them,
-# and a piece of them is computed as :mod:`dtdg_lab.engine.backprop.time_blocks` computes a block of time.
+# A trapezoid is one ragged sequence: nodes are in the order of survival, so every snapshot has a prefix of them.
+# A piece is computed as in :mod:`dtdg_lab.engine.backprop.time_blocks`.
 
 
 MakeLayer = Callable[..., WindowLayer]
@@ -386,16 +386,16 @@ def add_gradients_window_blocks(
     """Add the gradients of a window's loss to the parameters'; return the loss and the states for the next window.
 
     Args:
-        run: the window's segment; its sequence has own nodes in the order in which they run through time.
+        run: the window's segment; its sequence has own nodes in the order of survival.
         views: (S,) views of the snapshots, oldest first.
-        redistribution: between the views and this order.
+        redistribution: between the views and the order of survival.
         begin: initial states of the first rows in this order; zero for the others.
         widths: of the redistribution, by layer.
         make: creates a layer from the arguments of :class:`WindowLayer`.
-        leaving: how many of the first nodes leave a state for the next window.
+        leaving: number of nodes, the first in this order, that leave a state for the next window.
 
     Returns:
-        The loss, and the state of each of these nodes after the first snapshot that contains it; None of no node.
+        The loss, and the state of each leaving node after the first snapshot that contains it; None if none leaves one.
     """
     model = run.model
     stacks = [[view.layer(number) for view in views] for number in range(model.layers)]

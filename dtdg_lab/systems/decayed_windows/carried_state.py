@@ -1,4 +1,4 @@
-"""The state that a step leaves to the next one, node by node, and what each node starts the next window from."""
+"""The state that each node carries from one step's window to the next."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ Entering = Sequence[tuple[int, int]]  # (rows, snapshot) of a window's snapshots
 class CarriedState:
     """The states that a step leaves to the next one, without history.
 
-    The next window is one snapshot later, and a node enters it one snapshot later as well. What it starts from there,
-    the state after the snapshot before, is the state after the first snapshot that it is in now. So one row of each
-    node is kept, after its own first snapshot, rather than the states of all snapshots. A node that the next window
-    takes up anywhere else, as after a change of its shape, starts from the initial state.
+    The next window begins one snapshot later, and each node enters it one snapshot later. A node's initial state there
+    is its state after the first snapshot that contains it now. So one row per node is kept, not the states of all
+    snapshots. A node that enters elsewhere (the shape of the window changed) starts from the model's initial state.
 
     Args:
-        model: whose state it is.
+        model: the model whose states are carried.
 
     Attributes:
-        after: (n',) int64 on the host: the snapshot that each row is the state after, -1 where it is of none; one
-            number where rows are not nodes; None where nothing is carried.
+        after: (n',) int64 on the host: the snapshot after which each row's state was taken, -1 without a state. A
+            scalar if rows are not nodes; None if nothing is carried.
 
     References: FlareDTDG sections 3.1 and 3.2, algorithm 1 line 7. Its released code keeps all states of all snapshots
         and hands over the same rows.
@@ -43,11 +42,11 @@ class CarriedState:
         self._restored: tuple[Tensor, Tensor, State] | None = None  # not yet in the order of an epoch
 
     def before(self, entering: Entering) -> State:
-        """Return the states that nodes start a window from: rows of the first ones; those beyond start from zero.
+        """Return the initial states of the first rows of a window; later rows start from zero.
 
         Args:
-            entering: the nodes up to ``rows`` that no earlier snapshot has enter at ``snapshot``. Only those of the
-                oldest snapshot where late ones start from zero.
+            entering: nodes up to ``rows`` that no earlier snapshot contains enter at ``snapshot``. Only the oldest
+                snapshot if late nodes start from zero.
         """
         first, oldest = entering[0]
         if self._state is None or self.after is None:
@@ -70,14 +69,14 @@ class CarriedState:
         return State(tuple(tuple(map(merge, *pair)) for pair in layers))
 
     def _zeros(self, height: int) -> State:
-        """Return the initial state; rows of zeros share the memory of one, else a segment's first steps take most."""
+        """Return the initial state; its rows share memory, which would dominate a segment's first steps."""
         if self._model.memory != "per_vertex":
             return self._model.initial_state(height)
-        one = self._model.initial_state(1)
-        return State(tuple(tuple(x.expand(height, *x.shape[1:]) for x in layer) for layer in one.layers))
+        single_row = self._model.initial_state(1)
+        return State(tuple(tuple(x.expand(height, *x.shape[1:]) for x in layer) for layer in single_row.layers))
 
     def keep(self, entering: Entering, state: State | None) -> None:
-        """Carry the state of each node after the snapshot at which it entered; nothing where there is none."""
+        """Carry the state of each node after the snapshot at which it entered; nothing if there is no state."""
         if state is None or (state.per_vertex and not any(state.layers)):
             self.after = self._state = None
             return
@@ -89,7 +88,7 @@ class CarriedState:
         self.after = self._state = None
 
     def begin_epoch(self, rows: SurvivalRows) -> None:
-        """Carry nothing into a new epoch; put restored rows into its order."""
+        """Drop the carried state, or put a restored one into the order of the new epoch."""
         if self._restored is None:
             self.drop()
             return
@@ -97,7 +96,7 @@ class CarriedState:
         self._state, self.after = (state, after) if not state.per_vertex else _ordered(state, after, vertices, rows)
 
     def state_dict(self, rows: SurvivalRows, group: Group) -> dict[str, Any]:
-        """Return the state that the next step inherits, of all ranks; collective."""
+        """Return the carried state of all ranks; collective."""
         if self._state is None or self.after is None:
             return {}
         after, layers, per_vertex = self.after, self._state.layers, self._state.per_vertex
@@ -113,7 +112,7 @@ class CarriedState:
         return {CARRIED: state}
 
     def load_state_dict(self, data: Mapping[str, Any], device: str) -> None:
-        """Restore what a checkpoint has of :meth:`state_dict`; its rows are ordered when the epoch begins."""
+        """Restore a state dict of :meth:`state_dict`; rows are put into order when the epoch begins."""
         if CARRIED not in data:
             return
         stored = data[CARRIED]
@@ -125,14 +124,14 @@ class CarriedState:
 
 
 def _by_row(entering: Entering) -> Tensor:
-    """Return the (n,) snapshots at which the rows enter."""
+    """Return the (n,) snapshots at which each row enters."""
     heights = [0, *(rows for rows, _ in entering)]
     counts = torch.tensor([newer - older for older, newer in pairwise(heights)])
     return torch.repeat_interleave(torch.tensor([snapshot for _, snapshot in entering]), counts)
 
 
 def _ordered(state: State, after: Tensor, vertices: Tensor, rows: SurvivalRows) -> tuple[State, Tensor]:
-    """Return the rows of own nodes in the order of survival; ``after`` is -1 for those that have no state."""
+    """Return the own nodes' rows in the order of survival; ``after`` is -1 for nodes without a state."""
     stored_row = rows.vertices.new_full((int(max(vertices.max(), rows.vertices.max())) + 1,), -1)
     stored_row[vertices] = torch.arange(len(vertices), device=vertices.device)
     sources = stored_row[rows.vertices]

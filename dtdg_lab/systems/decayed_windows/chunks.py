@@ -1,4 +1,4 @@
-"""Chunks of each part's nodes, which decayed snapshots keep or leave out as a whole: made by name, timed, cached."""
+"""Chunks of each part's nodes, the units that decayed snapshots keep or drop; cached."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Chunking:
         chunks: C, chunks per part.
         parts: P.
         made_by: the chunker with its settings, as text.
-        seconds: that making it took.
+        seconds: time of making the chunks.
         note: remark for the user, such as a fallback to another chunker; may be empty.
 
     Raises:
@@ -64,7 +64,7 @@ class Chunking:
         chunk = np.array(self.chunk, np.int32)
         if chunk.min() < 0 or chunk.max() >= self.chunks:
             raise PlanError(
-                f"chunks run from {chunk.min()} to {chunk.max()}; those of a part are numbered 0 to {self.chunks - 1}."
+                f"a part's chunks are numbered 0 to {self.chunks - 1}, but given {chunk.min()} to {chunk.max()}."
             )
         chunk.setflags(write=False)
         object.__setattr__(self, "chunk", chunk)
@@ -75,13 +75,13 @@ class Chunking:
 
 
 def chunking_event(chunker: str, graph: DynamicGraph, partition: Partition, chunking: Chunking) -> Event:
-    """Return how the chunks were made, and their statistics; costs O(E) for E edges of all snapshots.
+    """Return the event that describes the chunks; costs O(E) for the E edges of all snapshots.
 
     Args:
         chunker: the requested chunker.
         graph: N nodes in T snapshots.
-        partition: of these nodes into P parts.
-        chunking: chunks of these parts.
+        partition: of the nodes into P parts.
+        chunking: the chunks of these parts.
     """
     numbers = partition.owner.astype(np.int64) * chunking.chunks + chunking.chunk
     sizes = np.bincount(numbers, minlength=chunking.chunks * chunking.parts)
@@ -138,8 +138,8 @@ def make_chunks(name: str, graph: DynamicGraph, partition: Partition, chunks: in
     nodes = int(partition.counts[smallest])
     if not 1 <= chunks <= nodes:
         raise PartitionError(
-            f"{chunks:,} chunks of part {smallest}, which has {nodes:,} of the {graph.num_nodes:,} nodes of "
-            f"{graph.name!r}: every chunk needs at least one. Set chunks to {nodes:,} or fewer, or use fewer parts."
+            f"chunks={chunks:,} is out of range: part {smallest} has {nodes:,} of the {graph.num_nodes:,} nodes of "
+            f"{graph.name!r}, and every chunk needs at least one. Set chunks to {nodes:,} or fewer, or use fewer parts."
         )
     file = _cache_file(name, graph, partition, chunks, seed)
     with one_at_a_time(file):
@@ -248,10 +248,10 @@ def _read_chunks(file: Path, nodes: int, chunks: int, parts: int) -> Chunking:
 
 
 def shared_chunks(config: RunConfig, graph: DynamicGraph, partition: Partition, group: Group) -> Chunking:
-    """Make the chunks that a config asks for on rank 0, and broadcast them; collective.
+    """Make a config's chunks on rank 0 and broadcast them; collective.
 
     Raises:
-        PartitionError: they could not be made; every rank raises it with rank 0's reason.
+        PartitionError: the chunks could not be made; every rank raises it with rank 0's reason.
     """
     parts = partition.parts
     if "chunks" not in config.options["batching"]:  # snapshots are always full: one chunk a part

@@ -1,4 +1,4 @@
-"""Events of decayed windows: their shape with what it predicts, and the chunks of the parts."""
+"""Events of decayed windows: the shape of the window with its predicted size, and the chunks of the parts."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from dtdg_lab.systems.decayed_windows.workload import RowMemory
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The settings that make the shape of a window: how many snapshots are full, and how the others decay.
+    """The settings of a window's shape: how many snapshots are full, and how the others decay.
 
     Attributes:
         full_snapshots: K.
-        alpha: share of chunks, as the rule reads it.
-        decay: the rule.
+        alpha: share of chunks, as read by the decay rule.
+        decay: the decay rule.
     """
 
     full_snapshots: int
@@ -38,20 +38,20 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrapezoidFacts(Event):
-    """W snapshots in a window: the newest are full, and older ones keep ever fewer of C chunks a part.
+    """The size of a run's windows: the newest snapshots are full, older ones keep ever fewer chunks of each part.
 
     Attributes:
-        window: W.
+        window: W, snapshots of a window.
         shape: the settings in use.
         chunks: C, of every part.
         nodes: N.
-        row_counts: (C + 1,) nodes in the first c chunks of all parts, about.
-        rank_row_counts: (C + 1,) the same of the largest rank, or (R, C + 1) of each.
-        base_bytes: of a step's peak, what does not grow with its rows; None where it is not known.
-        row_bytes: what each row of the largest rank's batch adds to the peak; None where it is not known.
-        piece_bytes: what each row and snapshot of its largest piece adds
-        (:mod:`dtdg_lab.systems.decayed_windows.workload`).
-        piece_rows: most nodes of a piece.
+        row_counts: (C + 1,) approximate number of nodes in the first c chunks of all parts.
+        rank_row_counts: (C + 1,) the same for the largest rank, or (R, C + 1) for each rank.
+        base_bytes: share of a step's peak that does not grow with its rows; None if unknown.
+        row_bytes: bytes per row of the largest rank's batch; None if unknown.
+        piece_bytes: bytes per row and snapshot of the largest piece
+            (:mod:`dtdg_lab.systems.decayed_windows.workload`).
+        piece_rows: maximum nodes of a piece.
     """
 
     kind: ClassVar[str] = "trapezoid"
@@ -70,16 +70,16 @@ class TrapezoidFacts(Event):
 
     @property
     def full(self) -> int:
-        """Full snapshots of a whole window."""
+        """Number of full snapshots in a whole window."""
         return min(self.shape.full_snapshots, self.window)
 
     @property
     def trapezoid(self) -> Trapezoid:
-        """The shape of a whole window with its numbers of chunks."""
+        """The trapezoid of a whole window."""
         return Trapezoid(self.window, self.full, self.chunks, self.shape.alpha, self.shape.decay)
 
     def counts(self) -> tuple[int, ...]:
-        """Return the chunks of every snapshot of a whole window, oldest first; C of a full one."""
+        """Return the number of chunks in every snapshot of a whole window, oldest first; C in a full one."""
         return (*reversed(self.trapezoid.counts), *[self.chunks] * self.full)
 
     def shares(self) -> tuple[float, ...]:
@@ -87,7 +87,7 @@ class TrapezoidFacts(Event):
         return tuple((self.row_counts[[*self.counts()]] / self.nodes).tolist())
 
     def rows(self) -> int:
-        """Return the rows of nodes in a whole window, of all ranks, for chunks of equal size."""
+        """Return the rows of a whole window over all ranks, for chunks of equal size."""
         return round(float(self.row_counts[[*self.counts()]].sum()))
 
     @property
@@ -96,11 +96,11 @@ class TrapezoidFacts(Event):
         return self.window * self.nodes
 
     def kept_share(self) -> float:
-        """Return the share of these rows that a window has."""
+        """Return the rows of a window as a share of a window with all its snapshots full."""
         return self.rows() / self.full_rows
 
     def peak_bytes(self) -> float | None:
-        """Return the predicted peak of a step on the largest rank; None where it is not known."""
+        """Return the predicted peak of a step on the largest rank; None if unknown."""
         if self.base_bytes is None or self.row_bytes is None:
             return None
         by_rank = np.atleast_2d(self.rank_row_counts)
@@ -110,13 +110,13 @@ class TrapezoidFacts(Event):
         return memory.peak_bytes(self.trapezoid) + self.row_bytes * float(rank_rows.max())
 
     def changed(self, changes: Mapping[str, Any]) -> TrapezoidFacts:
-        """Return the facts with other settings; those that do not shape a window are ignored."""
+        """Return the facts under other settings; settings that do not shape a window are ignored."""
         shape = {name: changes[name] for name in ("full_snapshots", "alpha", "decay") if name in changes}
         return replace(self, window=changes.get("window", self.window), shape=replace(self.shape, **shape))
 
     @property
     def words(self) -> str:
-        """The window in a sentence or two, as a row of a table of events."""
+        """One or two sentences on the window, for the table of events."""
         text = f"Windows of {self.window} snapshot{'' if self.window == 1 else 's'}: the newest {self.full} full"
         if self.full < self.window:
             older, shape = ", ".join(map(str, self.trapezoid.counts)), self.shape
@@ -126,19 +126,19 @@ class TrapezoidFacts(Event):
         return text + ("." if peak is None else f", {format_bytes(peak)} at a step's peak by prediction.")
 
     def write(self) -> dict[str, Any]:
-        """Return the data as recorded, with ``counts``: chunks of the decayed snapshots of a window, newest first."""
+        """Return the recorded data, with ``counts``: chunks of the decayed snapshots, newest first."""
         data = Event.write(self)
         del data["shape"]
         return {"window": data.pop("window"), **asdict(self.shape), "counts": [*self.trapezoid.counts], **data}
 
     @classmethod
     def entries(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return recorded data by the names of the fields; without chunks, every snapshot has all nodes."""
+        """Map recorded data to the fields' names; data without chunks means that every snapshot has all nodes."""
         counts = data.get("row_counts") or [0, data["nodes"]]
         return {"chunks": 1, "rank_row_counts": counts, **data, "shape": data, "row_counts": counts}
 
     def check(self) -> None:
-        """Raise a DataError if its counts are not those of its chunks and nodes."""
+        """Raise a DataError if the counts contradict the chunks and nodes."""
         shape, counts = self.shape, (self.row_counts, *np.atleast_2d(self.rank_row_counts))
         fits = all(len(numbers) == self.chunks + 1 and (np.diff(numbers) >= 0).all() for numbers in counts)
         if not (
@@ -160,16 +160,16 @@ class ChunkFacts(Event):
 
     Attributes:
         chunker: the requested chunker.
-        made_by: what made them, where it is another one.
+        made_by: the chunker that made them, if another one.
         chunks: C, of every part.
         parts: P.
         nodes: N.
-        sizes: nodes of the smallest chunk, of the mean one, of the largest.
-        cut_edges: edges within parts, over all snapshots, without self-loops, that join two chunks.
-        cut_share: of ``edges``; 0 if there are none.
+        sizes: nodes of the smallest, the mean and the largest chunk.
+        cut_edges: edges within parts that join two chunks, over all snapshots, without self-loops.
+        cut_share: cut edges as a share of ``edges``; 0 if there are none.
         edges: all edges within parts.
-        seconds: making them took.
-        note: what went otherwise than requested.
+        seconds: time of making them.
+        note: deviations from the request.
     """
 
     kind: ClassVar[str] = "chunks"
@@ -189,7 +189,7 @@ class ChunkFacts(Event):
 
     @property
     def words(self) -> str:
-        """The chunks in a sentence or two."""
+        """One or two sentences on the chunks."""
         smallest, _, largest = self.sizes
         text = (
             f"{self.chunks:,} chunk{'s' * (self.chunks > 1)} in {'each of ' if self.parts > 1 else ''}{self.parts} "

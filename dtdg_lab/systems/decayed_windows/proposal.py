@@ -1,4 +1,4 @@
-"""A proposed window: its outline, what it needs, and the circles that are dragged to propose one."""
+"""A proposed window: its outline and its cost, and the circles that are dragged to propose it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ PROPOSED = {
 
 
 def is_proposal(facts: TrapezoidFacts, preview: Mapping[str, Any]) -> bool:
-    """Return whether settings give another window."""
+    """Return True if the previewed settings change the window."""
     proposed = facts.changed(preview)
     return (proposed.window, proposed.shape) != (facts.window, facts.shape)
 
 
 def setting_text(changes: Mapping[str, Any]) -> str:
-    """Return proposed settings in words, such as ``alpha 0.6``."""
+    """Return the proposed settings as text, such as ``alpha 0.6``."""
     return join_words([text.format(changes[name]) for name, text in PROPOSED.items() if name in changes])
 
 
@@ -41,7 +41,7 @@ def outline(proposed: TrapezoidFacts, end: int) -> Drawn:
 
 
 def needs_text(facts: TrapezoidFacts, preview: Mapping[str, Any], *, are_nodes_known: bool) -> str:
-    """Return what a proposed window needs, in lines."""
+    """Return the rows and the memory of a proposed window, as lines of HTML."""
     proposed, setting = facts.changed(preview), setting_text(preview)
     lines = [f"<b>{setting[:1].upper()}{setting[1:]}</b>"]
     rows = f"{proposed.rows():,} rows" if are_nodes_known else f"{percent_text(proposed.kept_share())} of all rows"
@@ -58,14 +58,14 @@ def _difference(after: float, present: float) -> str:
 
 
 def handles(facts: TrapezoidFacts, end: int, *, bars: StepWindow | None = None) -> list[Drawn]:
-    """Return the circles of K, between decayed and full, and of alpha, on the bar whose share it is.
+    """Return the circles that are dragged: K between decayed and full snapshots, alpha on its bar.
 
     A handle has the name of its setting, whose value is ``scale * (position - origin)``.
 
     Args:
         facts: the shape of a whole window.
         end: last snapshot of that window.
-        bars: the window whose bars are drawn, if any: alpha stands on one of them.
+        bars: the window whose bars are drawn, if any: the circle of alpha stands on one of them.
     """
     window, full = facts.window, facts.full
     border, edge = end - full + 0.5, end + 0.5

@@ -1,4 +1,4 @@
-"""DynaGraph: windows of snapshots with sampled neighbours, on parts that are assigned again in every epoch."""
+"""DynaGraph: windows of snapshots with sampled neighbours, on parts that are redrawn in every epoch."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.systems.decayed_windows.window import BatchRow
 from dtdg_lab.tasks.base import Task
 
-# The snapshots of a sampled part, kept while windows slide over them: what two windows share is computed once.
+# Snapshots of a sampled part. Windows slide over them, so snapshots that two windows share are computed once.
 
 
 class SampledSequence(SnapshotSequence):
     """Snapshots of a sampled part (see :class:`dtdg_lab.engine.views.sequence.SnapshotSequence`).
 
-    A snapshot's edges are drawn when a window first contains it, and discarded with the last such window. Aggregated
-    features, which depend on no parameter, are kept as well, so that overlapping windows compute them once. Layer l of
-    L, of h hops each, sees the nodes within (L - l) h hops, the first rows of its input. Nothing is exchanged. If nodes
-    run through time, the first layer's views have as many rows as each snapshot needs, the others' equally many.
+    A snapshot's edges are drawn when a window first contains it, and discarded when no window does. Aggregated
+    features depend on no parameter and are kept likewise, so overlapping windows compute them once. Layer l of L, with
+    h hops each, sees the nodes within (L - l) h hops: the first rows of its input. Nothing is exchanged. For models
+    with a state per node, the first layer's views have as many rows as each snapshot needs, later layers' equally many.
 
     Args:
         graph: N nodes.
-        part: its nodes, and the settings of drawing.
+        part: its nodes, and the sampling settings.
         settings: of the operators, including device and type of tensors.
     """
 
@@ -63,10 +63,10 @@ class SampledSequence(SnapshotSequence):
         self._views: dict[int, list[SnapshotView]] = {}
 
     def sample(self, needed: range) -> tuple[int, list[int]]:
-        """Draw the missing ones of some snapshots, and discard all others.
+        """Draw the missing snapshots of a window, and discard all others.
 
         Returns:
-            Rows of all snapshots, including copies of neighbours, and edges of each, over all layers.
+            Rows of all snapshots, including copies of neighbours, and edges of each snapshot over all layers.
         """
         for t in [t for t in self._sampled if t not in needed]:
             del self._sampled[t]
@@ -89,7 +89,7 @@ class SampledSequence(SnapshotSequence):
         return self._layer_views(t)[0]
 
     def stacks(self, snapshots: range, layer: int) -> list[SnapshotView]:
-        """Return consecutive snapshots for one layer, not stacked: other windows start elsewhere."""
+        """Return the views of consecutive snapshots for one layer, unstacked: other windows start elsewhere."""
         return [self._layer_views(t)[layer] for t in snapshots]
 
     def _layer_views(self, t: int) -> list[SnapshotView]:
@@ -112,7 +112,7 @@ class SampledSequence(SnapshotSequence):
     def _edges(self, t: int, sample: SampledSnapshot, layer: int, direction: str) -> PartEdges:
         """Return the edges of the nodes that a layer sees; rows that are not needed for its output are empty."""
         if direction != "in":
-            raise PlanError(f"edges along {direction!r} of sampled snapshots: in-neighbours are drawn, and no others.")
+            raise PlanError(f"sampled snapshots have no edges along {direction!r}: only in-neighbours are sampled.")
         edges, rows = sample.edges[layer], sample.rows(layer)
         vertices, offsets = sample.vertices[:rows], self._graph.snapshots[t].indptr
         indptr = np.pad(edges.indptr, (0, rows + 1 - len(edges.indptr)), mode="edge")
@@ -153,7 +153,7 @@ class WindowTimeline(Timeline):
 
 
 class _UnevenRows(BlockRows):
-    """No redistribution; the first layer's snapshots have different numbers of rows.
+    """Rows without redistribution; the first layer's snapshots have different numbers of rows.
 
     Args:
         views: the snapshots as seen by the first layer, one each.
@@ -167,7 +167,7 @@ class _UnevenRows(BlockRows):
     def to_snapshots(
         self, work: OfRows[T], pieces: Sequence[slice], phase: AllToAllPhase, *, like: Tensor, height: int
     ) -> Moved[T]:
-        """Write gradients of the first layer's rows per snapshot; otherwise do as the base class."""
+        """Write the gradients of the first layer's rows per snapshot; the base class handles other phases."""
         if phase.layer > 0 or not phase.backward:
             return super().to_snapshots(work, pieces, phase, like=like, height=height)
         out = [like.new_zeros(rows, phase.width) for rows in self._heights]
@@ -184,7 +184,7 @@ class _UnevenRows(BlockRows):
 # Sliding windows over the training split with sampled neighbours, on parts that are assigned again in every epoch.
 
 
-# memory of a model -> function that adds the gradients of a window
+# model.memory -> function that adds the gradients of a window
 _ADD_GRADIENTS: Mapping[str, Callable[[SequenceSegment], Tensor]] = MappingProxyType(
     {
         "per_vertex": lambda run: time_blocks.add_gradients_blocks(run, WindowTimeline(run)),
@@ -204,7 +204,7 @@ class SampledWindows:
         fanout: maximum number of in-neighbours sampled per node and layer.
         seed: of the run.
         partition: of the N nodes into P parts; each epoch draws new parts of the same sizes.
-        parts: those of this rank.
+        parts: the parts of this rank.
 
     Raises:
         DataError: the window is longer than the training split.
@@ -225,7 +225,7 @@ class SampledWindows:
             )
 
     def of(self, number: int) -> range:
-        """Return the window that ends at a step's snapshot; shorter at the beginning of the sequence."""
+        """Return the window that ends at a step's snapshot; it is shorter at the start of the sequence."""
         target = self.train[number]
         return range(max(self.train.start, target - self.length + 1), target + 1)
 
@@ -236,18 +236,18 @@ class SampledWindows:
 
 
 class SampledWindowStrategy(Strategy):
-    """One step per labelled snapshot: a window ends there, starts from a zero state, and has its loss there alone.
+    """One step per labelled snapshot: its window ends there, starts from a zero state, and has its loss there alone.
 
-    Each part trains all of its own nodes in every step, with copies of their sampled neighbours, so that only
-    gradients are exchanged. The sample of a node depends on epoch, snapshot and layer, not on parts: the gradients
-    of all parts add up to those of a single part, on any number of ranks. Nodes are assigned to parts again in
-    every epoch; this counts as making the batch of its first step, as sampling does.
+    Each part trains all of its own nodes in every step, with copies of their sampled neighbours, so only gradients are
+    exchanged. A node's sample depends on epoch, snapshot and layer, not on parts. So the gradients of all parts sum to
+    those of a single part, on any number of ranks. Nodes are assigned to parts again in every epoch; the time counts
+    towards the first step's batch, as sampling does.
 
     Args:
-        model: any whose memory is ``per_vertex``, ``weights`` or ``none``.
+        model: a model whose memory is ``per_vertex``, ``weights`` or ``none``.
         graph: N nodes.
         task: the training task.
-        windows: of the run.
+        windows: the windows of the run.
         settings: of the operators, the same for all parts.
         counts_group: True on the one rank that counts the group that all ranks compute together.
 
@@ -257,9 +257,9 @@ class SampledWindowStrategy(Strategy):
     References: FlareDTDG sections 2.2 and 4.1, on DynaGraph (Guan et al. 2022): sliding windows of subgraph sequences,
     cached aggregations, random repartitioning in each epoch.
 
-    Differs from the paper: we know it from descriptions in other papers only. Ours are: windows end at every snapshot,
-    in order of time and shorter at the beginning (the same number of updates as with hybrid batches); every node is a
-    target; the operators of a layer share one sample.
+    Differs from the paper: we know DynaGraph only from descriptions in other papers. Our choices: windows end at every
+    snapshot, in order of time and shorter at the beginning (the same number of updates as with hybrid batches); every
+    node is a target; the operators of a layer share one sample.
     """
 
     def __init__(
@@ -294,7 +294,7 @@ class SampledWindowStrategy(Strategy):
         return tuple(Step(number, group, 1, len(self._windows.of(number))) for number in steps)
 
     def compute(self, step: Step, marks: StepMarks) -> StepResult:
-        """Add the gradients of this rank's parts, one after another, in a window of the last started epoch."""
+        """Add the gradients of this rank's parts, one after another, in a window of the current epoch."""
         started_s = time.perf_counter()
         if self._dealt != self._epoch:
             self._deal()
@@ -318,9 +318,9 @@ class SampledWindowStrategy(Strategy):
         return StepResult(loss_sum, len(step.groups), sum(run.own * len(window) for run in runs))
 
     def rows(self) -> RecordRows:
-        """Return and forget the rows of ``batches``.
+        """Return the new rows of ``batches``, and forget them.
 
-        Rows include copies of neighbours, edges are those of all layers, and seconds are for assigning and sampling.
+        Rows include copies of neighbours, edges are summed over layers, and seconds cover assigning and sampling.
         """
         rows, self._rows = self._rows, []
         return {"batches": rows}
@@ -345,7 +345,7 @@ class SampledWindowStrategy(Strategy):
 
 
 def build(context: BuildContext) -> SampledWindowStrategy:
-    """Build sampled windows, whose partition is made again in each epoch.
+    """Build sampled windows, whose parts are drawn again in each epoch.
 
     Raises:
         UnsupportedError: the model pulls along out-edges.

@@ -30,7 +30,7 @@ class SurvivalOrder:
     Attributes:
         vertices: (n,) int64, ordered by the position of their chunk in its part's shuffle, then part, then number.
         parts: (n,) int32, the part of each node.
-        rows: (C + 1,) int64: ``rows[c]`` nodes are in the first c chunks of the rank's parts.
+        rows: (C + 1,) int64: the first c chunks of the rank's parts have ``rows[c]`` nodes.
 
     References: FlareDTDG section 3.3 (survival time, global remapping).
     """
@@ -49,8 +49,8 @@ def survival_order(
 
     Args:
         owner: (N,) the part of each node.
-        chunking: of these nodes, in parts of this partition.
-        parts: consecutive ones, such as those of a rank.
+        chunking: the chunks of these nodes, of the same partition.
+        parts: consecutive parts, such as those of a rank.
         seed: of the run.
         epoch: index of the epoch.
 
@@ -58,7 +58,7 @@ def survival_order(
         PlanError: a chunk has no nodes.
 
     References: FlareDTDG section 3.3 (steps 1 and 2 of figure 4).
-    Differs from the paper: each part has a shuffle of its own, so that ranks need not exchange it.
+    Differs from the paper: each part has its own shuffle, so ranks need not exchange it.
     """
     chunks = chunking.chunks
     positions = np.empty((len(parts), chunks), np.int64)
@@ -115,7 +115,7 @@ class ShrunkenEdges:
         indptr: (n + 1,) int64: node i aggregates from ``indices[indptr[i]:indptr[i + 1]]``.
         indices: (E,) int32, 0 to n - 1; sorted as in the snapshot's row (``in``) or ascending (``out``).
         weights: (E,) float32, or None for unweighted edges.
-        degrees: (n,) float64: weighted degree in this direction, of these edges alone.
+        degrees: (n,) float64: weighted degree in this direction, over these edges alone.
         other_degrees: (n,) float64: the same in the opposite direction.
     """
 
@@ -139,16 +139,16 @@ class ShrunkenEdges:
 class Shrinker:
     """Decayed snapshots as prefixes of an order of nodes.
 
-    All snapshots of an epoch share one order, so a prefix is cut out of a longer one by comparing indices: the first
-    rows, and of their columns those below n. The first prefix of a snapshot is taken from the graph, each shorter one
-    from the prefix before it. A prefix longer than the stored one is taken from the graph again.
+    All snapshots of an epoch share one order. So a prefix is cut out of a longer one by comparing indices: its first
+    rows, and of their columns those below n. A snapshot's first prefix is taken from the graph, each shorter one from
+    the prefix before it. A prefix longer than the stored one is taken from the graph again.
 
     Args:
         snapshots: of the same N nodes.
 
     References: FlareDTDG section 3.3.
-    Differs from the paper: edges of a snapshot are renumbered when they are first needed, and only those of the
-    prefix, instead of all edges of all snapshots before the epoch.
+    Differs from the paper: only the edges of a prefix are renumbered, when they are first needed. The paper renumbers
+    all edges of all snapshots before the epoch.
     """
 
     _order: SurvivalOrder
@@ -160,7 +160,7 @@ class Shrinker:
         self._prefixes: dict[tuple[int, str], ShrunkenEdges] = {}
 
     def renumber(self, order: SurvivalOrder) -> None:
-        """Set the order of an epoch, which must precede :meth:`edges`; edges of the previous order are discarded."""
+        """Set the order of an epoch before :meth:`edges`; edges of the previous order are discarded."""
         self._prefixes.clear()
         self._order = order
         self._number = np.full(self._snapshots[0].num_nodes, _OUTSIDE, np.int32)
@@ -168,7 +168,7 @@ class Shrinker:
         self._one_part = bool((order.parts == order.parts[:1]).all())
 
     def edges(self, t: int, rows: int, direction: str = "in") -> ShrunkenEdges:
-        """Return the edges of snapshot t among the first ``rows`` nodes of the order, within one part each.
+        """Return the edges of snapshot t among the first ``rows`` nodes of the order; edges between parts are dropped.
 
         Costs O(edges of the stored prefix of t); the first time, O(edges into these nodes).
 
@@ -190,7 +190,7 @@ class Shrinker:
         return prefix
 
     def keep_only(self, snapshots: range) -> None:
-        """Discard the prefixes of all other snapshots: those that have left the window."""
+        """Discard the prefixes of all other snapshots."""
         self._prefixes = {key: prefix for key, prefix in self._prefixes.items() if key[0] in snapshots}
 
     def _cut_out(self, snapshot: Snapshot, rows: int) -> ShrunkenEdges:
@@ -210,7 +210,7 @@ class Shrinker:
 
 
 def _sliced(edges: ShrunkenEdges, rows: int) -> ShrunkenEdges:
-    """Return a shorter prefix: the first rows, and of their columns those among the rows."""
+    """Return a shorter prefix of the same snapshot."""
     bounds = edges.indptr[: rows + 1]
     head = edges.indices[: bounds[-1]]
     inside = head < rows
@@ -229,7 +229,7 @@ def _reversed(edges: ShrunkenEdges) -> ShrunkenEdges:
 
 
 def _cumulative(counts: NDArray[np.integer] | NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the sum of the counts before each position, and of all: one more than there are counts."""
+    """Return the exclusive prefix sums, followed by the total."""
     sums = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=sums[1:])
     return sums
@@ -238,7 +238,7 @@ def _cumulative(counts: NDArray[np.integer] | NDArray[np.bool_]) -> NDArray[np.i
 def _with_degrees(
     indptr: NDArray[np.int64], indices: NDArray[np.int32], weights: NDArray[np.float32] | None
 ) -> ShrunkenEdges:
-    """Return the edges with the degrees that they alone give their nodes."""
+    """Return the edges with the degrees that they alone induce."""
     rows = len(indptr) - 1
     if weights is None:
         degrees = np.diff(indptr).astype(np.float64)
@@ -259,7 +259,7 @@ def _read_only(edges: ShrunkenEdges) -> ShrunkenEdges:
 
 
 class LocalRows(NeighbourRows):
-    """Own rows alone, since edges between parts were dropped; the best are those of all ranks.
+    """Own rows alone: edges between parts were dropped. Candidates for the k best rows come from all ranks.
 
     Args:
         exchanger: gathers candidates.
@@ -282,19 +282,19 @@ def _no_route(direction: str) -> Route:
 
 
 class ShrunkenViews:
-    """Makes the view of a decayed snapshot: its first nodes in the order of survival, and the edges among them.
+    """Builds the view of a decayed snapshot: its first nodes in the order of survival, and the edges among them.
 
-    Norms are those of what is left of it.
+    Norms are computed from the remaining edges.
 
     Args:
         graph: T snapshots.
         settings: of operators.
         exchanger: gathers candidates of all ranks.
         group: the ranks.
-        directions: along which edges the model pulls.
+        directions: edge directions that the model aggregates along.
 
     Attributes:
-        edges: of the views made since it was set to 0.
+        edges: number of edges of the views made since it was set to 0.
     """
 
     _rows: SurvivalRows
@@ -312,20 +312,20 @@ class ShrunkenViews:
         self.edges = 0
 
     def renumber(self, rows: SurvivalRows) -> None:
-        """Set the order of an epoch, which must precede :meth:`view`."""
+        """Set the order of an epoch before :meth:`view`."""
         self._rows = rows
         self._shrinker.renumber(rows.order)
 
     def keep_only(self, snapshots: range) -> None:
-        """Discard the edges of snapshots that the window has left."""
+        """Discard the edges of all other snapshots."""
         self._shrinker.keep_only(snapshots)
 
     def view(self, t: int, rows: int, num_nodes: int) -> SnapshotView:
-        """Return the view of snapshot t with its first ``rows`` nodes here and ``num_nodes`` on all ranks."""
+        """Return the view of snapshot t with its first ``rows`` nodes on this rank and ``num_nodes`` on all ranks."""
         edges = {direction: self._part_edges(t, rows, direction) for direction in self._directions}
         self.edges += sum(len(part.indices) for part in edges.values())
 
-        def part_edges(direction: str) -> PartEdges:  # once from memory: what operators do not keep is cut out again
+        def part_edges(direction: str) -> PartEdges:  # first the edges above; later calls cut them out again
             return edges.pop(direction) if direction in edges else self._part_edges(t, rows, direction)
 
         operators = Operators(LocalSource(part_edges, self._settings), self._settings)

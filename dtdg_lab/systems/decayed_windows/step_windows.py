@@ -1,4 +1,4 @@
-"""Windows of steps, read from a run's tables: what the newest steps held, and the shape of a window now."""
+"""Windows of steps, read from a run's tables: the newest steps, and the current shape of a window."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.decayed_windows.events import Shape, TrapezoidFacts
 from dtdg_lab.systems.decayed_windows.window import RULES
 
-RECENT = 50  # steps that captions and tiles are means of
+RECENT = 50  # captions and tiles show means over this many steps
 AUTO_CHUNKS = 128
 LAYOUTS = ("halo_window", "sampled_window")
 SHAPE = ("full_snapshots", "alpha", "decay")
 
 
 def layout_of(system: str) -> str:
-    """Return how steps of a system are parallel: ``halo_window``, ``sampled_window``, or nothing for other families."""
+    """Return a system's way of parallel steps, ``halo_window`` or ``sampled_window``; empty for other families."""
     parallel = catalogue.system(system).parts["parallel"]
     return parallel if parallel in LAYOUTS else ""
 
 
 def has_windows(tables: RunTables) -> bool:
-    """Return whether the steps of a run are windows."""
+    """Return True if the steps of a run are windows."""
     return bool(layout_of(tables.system))
 
 
 def is_sampled(tables: RunTables) -> bool:
-    """Return whether windows have sampled edges of all nodes."""
+    """Return True if windows have sampled edges of all nodes."""
     return layout_of(tables.system) == "sampled_window"
 
 
 def has_halo(tables: RunTables) -> bool:
-    """Return whether full snapshots are exchanged between ranks."""
+    """Return True if ranks exchange rows of full snapshots."""
     return layout_of(tables.system) == "halo_window"
 
 
 def has_decay(tables: RunTables) -> bool:
-    """Return whether older snapshots are decayed."""
+    """Return True if older snapshots are decayed."""
     return has_halo(tables) and "alpha" in tables.config.flat
 
 
@@ -58,8 +58,8 @@ class StepWindow:
         full: number of newest snapshots that are full.
         counts: chunks of every part in the decayed snapshots, oldest first.
         rows: node rows in all its snapshots.
-        edges: edges of its decayed snapshots, or sampled ones.
-        sampled: edges sampled in each snapshot, oldest first; empty where nothing is sampled.
+        edges: edges of its decayed or sampled snapshots.
+        sampled: edges sampled in each snapshot, oldest first; empty without sampling.
     """
 
     step: int
@@ -93,13 +93,13 @@ def newest_window(tables: RunTables, until: int | None = None) -> StepWindow | N
 
 
 def mean_rows(tables: RunTables) -> float | None:
-    """Return the rows of a step, all ranks together, in the mean of the newest steps; None before the first."""
+    """Return the mean rows of the newest steps over all ranks; None before the first step."""
     windows = step_windows(tables)
     return sum(window.rows for window in windows) / len(windows) if windows else None
 
 
 def held_share(tables: RunTables) -> float | None:
-    """Return the share of their rows that the windows of the newest steps hold; None where it is not known."""
+    """Return the rows of the newest steps' windows as a share of full windows; None if unknown."""
     windows, facts = step_windows(tables), facts_now(tables)
     if facts is None or not windows:
         return None
@@ -136,7 +136,7 @@ def _sampled(rows: Rows, step: int) -> tuple[int, ...]:
 
 
 def facts_now(tables: RunTables) -> TrapezoidFacts | None:
-    """Return the shape of a whole window with the settings now; None before a run has recorded it."""
+    """Return the shape of a whole window under the current settings; None before a run has recorded it."""
 
     def current_facts() -> TrapezoidFacts | None:
         recorded, flat = tables.event(TrapezoidFacts), tables.config.flat
@@ -154,7 +154,7 @@ def chunks_at(tables: RunTables, step: int) -> int:
 
 
 def planned_facts(config: RunConfig) -> TrapezoidFacts:
-    """Return the shape of a whole window by settings alone, with a node in each chunk; its bytes are not known."""
+    """Return the shape of a whole window from the settings alone, with one node per chunk and unknown bytes."""
     flat = config.flat
     window, chunks = int(flat["window"]), int(flat.get("chunks") or AUTO_CHUNKS)
     shape = Shape(int(flat.get("full_snapshots", window)), float(flat.get("alpha", 1.0)), flat.get("decay", RULES[0]))

@@ -41,13 +41,13 @@ from dtdg_lab.training.partition import partition_event
 
 @dataclass(frozen=True, slots=True)
 class WindowStep(Step):
-    """A step whose window is determined when it runs, since the window's shape may change before.
+    """A step whose window is determined when it runs, since the window's shape may change before then.
 
     Attributes:
         epoch: index of the epoch, which determines the shuffle of chunks.
         segment: of the training split; the window does not extend beyond it.
         target: newest snapshot of the window.
-        after: the target before it in this segment, or the snapshot before the segment.
+        after: the previous target in this segment, or the snapshot before the segment.
         ends_segment: True if no later target of the segment follows.
     """
 
@@ -59,30 +59,31 @@ class WindowStep(Step):
 
 
 class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, DescribesMemory):
-    """One step for each labelled snapshot of the training split: forward through the window that it ends.
+    """One step for each labelled snapshot of the training split, with the window that ends there.
 
-    Full snapshots exchange rows of remote neighbours; decayed ones have no edge between parts. State passes from step
-    to step without its gradient. A node that the oldest snapshots of a window lack enters it late: it starts from the
-    state that it had after the same earlier snapshot in the step before, or from zero (``late_state``), and at the
-    start of a segment from zero in any case. With ``loss_at="all"`` the loss is the mean over the window's snapshots,
-    and that of a decayed snapshot is the mean over the labelled items that it keeps, on all ranks together.
+    Full snapshots exchange rows of remote neighbours; decayed ones have no edges between parts. State passes from step
+    to step without its gradient. A node that the oldest snapshots of a window lack enters it late. It starts from its
+    state in the previous step after the same earlier snapshot, or from zero (``late_state``); at the start of a segment
+    always from zero. With ``loss_at="all"`` the loss is the mean over the window's snapshots. The loss of a decayed
+    snapshot is the mean over the labelled items that it keeps, on all ranks together.
 
     Args:
-        context: what it is built from.
-        sequence: full snapshots of the own nodes of this rank; of all where there is one.
-        exchanger: what the sequence exchanges rows by.
+        context: the run's model, graph, task and settings.
+        sequence: full snapshots of the own nodes of this rank; of all nodes with one rank.
+        exchanger: exchanges rows for the sequence.
         chunking: of each part's nodes.
-        pace: orders exchanges where there are several ranks.
+        pace: schedules exchanges if there are several ranks.
 
     Attributes:
         shape: of the windows; can be changed between two steps.
         row_memory: of a step, once memory has been probed.
 
     References: FlareDTDG sections 3.1 to 3.4, algorithm 1 (line 7: states are inherited). Algorithm 1 takes the loss
-        "based on h^t", which reads as the newest snapshot's; the released code averages it over all snapshots of the
-        window. Both are here. ``last`` is the default, so that full and decayed windows learn from the same labels.
-    Differs from the paper: full snapshots keep the order of the graph, so that their operators are made once in a run;
-        rows are put into the order of survival on their way through time.
+        "based on h^t", which reads as the newest snapshot's; the released code averages over all snapshots of the
+        window. Both are available. ``last`` is the default, so that full and decayed windows learn from the same
+        labels.
+    Differs from the paper: full snapshots keep the order of the graph, so their operators are built once in a run.
+        Rows are permuted into the order of survival for the temporal part.
     """
 
     plan_kinds = ("partition", "chunks", "trapezoid")
@@ -113,7 +114,7 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
         self._batches: list[BatchRow] = []
         self.carried = CarriedState(model)
         self.carried.load_state_dict(context.state, context.device)
-        # operators and the indices of exchanges are part of what making the layout costs
+        # building operators and exchange indices counts towards the time of the layout
         for t in track(context.train, "snapshots are laid out"):
             sequence.view(t)
 
@@ -130,11 +131,11 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
 
     @property
     def piece_rows(self) -> int:
-        """Most nodes that run through time at once."""
+        """Maximum number of nodes that run through time at once."""
         return backprop.WIDER * STEP_NUMBERS[self._sequence.device.partition(":")[0]] // self._model.hidden
 
     def by_length(self) -> list[WindowStep]:
-        """Return the first step of each length of a window, from one snapshot to all, of an epoch that is not cut."""
+        """Return the first step of each window length, from one snapshot to W, in an uncut epoch."""
         groups = (0,) if self._group.rank == 0 else ()
         return [
             WindowStep(0, groups, 1, length, 0, self._train, target, target - 1)
@@ -158,7 +159,7 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
         return StepResult(float(loss), len(step.groups), sum(view.num_rows for view in views))
 
     def try_step(self, step: WindowStep, marks: StepMarks) -> StepResult:
-        """Compute a step that does not count, as if a step before had left states for every node."""
+        """Compute a step without recording it, as if the step before had left states for every node."""
         self._begin_epoch(step.epoch)
         window = window_at(step.segment, step.target, self.shape, after=step.after)
         heights = [*map(self._rows.num_rows, window.counts), *[self._sequence.own] * window.full]
@@ -166,11 +167,11 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
         initial = self._model.initial_state(entering[-1][0])
         layers = tuple(tuple(x.detach().clone() for x in layer) for layer in initial.layers)
         self.carried.keep([(rows, snapshot - 1) for rows, snapshot in entering], State(layers, initial.per_vertex))
-        del initial, layers  # what is carried is in memory once
+        del initial, layers  # hold the carried state in memory only once
         return self.compute(step, marks)
 
     def try_longest(self) -> None:
-        """Compute a step over the longest window that does not count."""
+        """Compute a step over the longest window without recording it."""
         self.try_step(self.by_length()[-1], StepMarks())
 
     def forget(self) -> None:
@@ -181,7 +182,7 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
         self.rows()
 
     def rows(self) -> RecordRows:
-        """Return and forget the recorded rows, by table."""
+        """Return the recorded rows by table, and forget them."""
         batches, self._batches = self._batches, []
         return {
             "links": [*self._exchanger.drain()],
@@ -212,11 +213,11 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
         return self._global_order
 
     def _entering(self, heights: list[int], snapshots: range) -> Entering:
-        """Return the snapshots at which nodes enter the window that may have a state to start from."""
+        """Return the snapshots at which nodes enter that may have a state to start from."""
         return list(zip(heights, snapshots, strict=True))[: None if self._inherits else 1]
 
     def _window_views(self, window: Window) -> list[SnapshotView]:
-        """Return views of a window's snapshots, oldest first."""
+        """Return the views of a window's snapshots, oldest first."""
         started_s, self._views.edges = time.perf_counter(), 0
         self._views.keep_only(window.snapshots)
         views = [
@@ -231,13 +232,13 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
         return views
 
     def _num_nodes(self, count: int) -> int:
-        """Return the rows on all ranks; only models that look for the best of all nodes need them."""
+        """Return the rows on all ranks; only models that pick the k best of all nodes need the exact number."""
         if self._model.memory != "weights_from_data":
             return self._sequence.graph.num_nodes
         return int(self._order_of_all_parts().rows[count])
 
     def _label_share(self, t: int, count: int) -> float:
-        """Return the share of a decayed snapshot's labelled items that its nodes hold, on all ranks together."""
+        """Return the share of a decayed snapshot's labelled items that its nodes keep, on all ranks together."""
         if (t, count) not in self._label_shares:
             order = self._order_of_all_parts()
             vertices = torch.from_numpy(order.vertices[: order.rows[count]].copy()).to(self._sequence.device)
@@ -273,7 +274,7 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
         )
 
     def _task_sizes(self, window: Window, views: list[SnapshotView]) -> list[TaskSize]:
-        """Return how much work each snapshot is, as the time predictor's input."""
+        """Return the size of each snapshot's task, the time predictor's input."""
         sequence = self._sequence
         assert isinstance(sequence, HaloSequence)
         share = sequence.own / sequence.graph.num_nodes
@@ -287,8 +288,8 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
     # memory
 
     def probe_steps(self) -> Iterator[Callable[[StepMarks], Any]]:
-        """Yield windows of all lengths: the worst need not be the longest, and no epoch need have all lengths."""
-        predictor = self.pace.predictor  # from steps of training; those of a probe are slower
+        """Yield windows of all lengths, because the worst need not be the longest, and an epoch may lack some."""
+        predictor = self.pace.predictor  # keep the one fitted to training steps; steps of a probe are slower
         for step in self.by_length():
             self.forget()
             yield partial(self.try_step, step)
@@ -297,7 +298,7 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
         self.pace.predictor = predictor
 
     def probes_after(self, before: Strategy) -> bool:
-        """Return True: the event of the windows says what a step takes."""
+        """Return True: the event of the windows contains the measured memory."""
         return True
 
     # plans and settings
@@ -314,7 +315,7 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
         ]
 
     def _window_event(self) -> Event:
-        """Return the shape of the windows; chunks are taken as alike."""
+        """Return the shape of the windows, with all chunks taken as equally large."""
         shape, memory, chunks = self.shape, self.row_memory, self.chunking.chunks
         shares, nodes = np.arange(chunks + 1) / chunks, len(self.chunking.chunk)
         return TrapezoidFacts(
@@ -337,11 +338,11 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
         return int(self.context.partition.on_ranks(self._group.size).counts.max())
 
     def apply_settings(self, config: RunConfig) -> None:
-        """Give windows the shape that a config asks for."""
+        """Set the shape of the windows from a config."""
         self.shape = Trapezoid.of(config, chunks=self.shape.chunks)
 
     def tune(self, epoch: int, config: RunConfig, components: Any) -> tuple[DecisionRow, dict[str, Any]] | None:
-        """Try the neighbours of K and alpha where it is due; collective."""
+        """Evaluate the neighbours of K and alpha if tuning is due; collective."""
         if not tuner.is_due(config, epoch):
             return None
 
@@ -349,7 +350,7 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
             return replace(self.shape, full=setting.full_snapshots, alpha=setting.alpha)
 
         def peak(setting: tuner.Setting) -> float:
-            assert self.row_memory is not None  # probed at the end of the first epoch, before
+            assert self.row_memory is not None  # probed at the end of the first epoch
             return self.row_memory.peak_bytes(shaped(setting))
 
         decision = tuner.decide(config, lambda setting: self._trial_loss(components, epoch + 1, shaped(setting)), peak)
@@ -359,7 +360,7 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
     def _trial_loss(self, components: Any, epoch: int, trial_shape: Trapezoid) -> float:
         """Return the validation loss after an epoch with windows of another shape; collective.
 
-        The epoch is tried and taken back: parameters, moments and shape are then as they were, and nothing is recorded.
+        Parameters, optimizer state and shape are restored after the epoch, and nothing is recorded.
         """
         shape, model, optimizer = self.shape, components.model, components.optimizer
         parameters, moments = deepcopy(model.state_dict()), deepcopy(optimizer.state_dict())
@@ -386,14 +387,14 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
         return self.carried.after is None
 
     def carried_state(self) -> dict[str, Any]:
-        """Return the state that the next step inherits, of all ranks; collective."""
+        """Return the carried state of all ranks; collective."""
         return self.carried.state_dict(self._rows, self._group) if self._epoch >= 0 else {}
 
 
 def measure_memory(strategy: DecayedWindowStrategy) -> RowMemory:
-    """Measure steps over a few shapes of windows, and fit their memory to their rows; collective."""
+    """Measure steps over windows of a few shapes, and fit their memory to their rows; collective."""
     context, shape, own_peaks = strategy.context, strategy.shape, []
-    # with a joint loss at all snapshots, each needs all nodes
+    # with loss_at="all", a task whose loss is joint needs all nodes in every snapshot
     shapes = probe_shapes(shape, decays=context.task.per_vertex or context.config["loss_at"] == "last")
     for strategy.shape in shapes:
         strategy.forget()
@@ -421,13 +422,13 @@ def build(context: BuildContext) -> DecayedWindowStrategy:
     assert partition is not None
     if config["window"] > snapshots:
         raise DataError(
-            f"window={config['window']} is beyond the training split's {snapshots} snapshots. Set a window of "
-            f"{snapshots} or fewer, or cut the data finer (cut=...)."
+            f"window={config['window']} exceeds the training split of {snapshots} snapshots. Set a window of "
+            f"{snapshots} or fewer, or use more snapshots (cut=...)."
         )
     if config["tune"] and not context.validation:
         raise DataError(
-            f"tune=True is judged by the validation split, and protocol={config.protocol!r} leaves none. Choose "
-            "another protocol (such as warm), cut the data finer (cut=...), or leave tune out."
+            f"tune=True needs a validation split, but protocol={config.protocol!r} has none. Choose another protocol "
+            "(such as warm), use more snapshots (cut=...), or set tune=False."
         )
     chunking = shared_chunks(config, context.graph, partition, context.group)
     exchanger, itemsize = Exchanger(context.group), np.dtype(config["dtype"]).itemsize

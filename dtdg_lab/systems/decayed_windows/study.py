@@ -1,4 +1,4 @@
-"""Figure 8 of FlareDTDG as a study of K and alpha: its runs, rows, means over seeds, and heat maps."""
+"""Figure 8 of FlareDTDG as a study of K and alpha: its rows, means over seeds, and heat maps."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 Setting = tuple[int, float]  # full_snapshots, alpha
 NO_CELL = "Appears with the first cell"
-_LABELLED = 42  # cells up to which each has its number written into it
-_COLUMNS = 6  # beside each other up to which a number fits into a cell
-_DARK = 0.6  # share of the range of colours from which writing is white
-_PALE = 0.15  # of the range of values: the least of them is not white, as a cell that is not done is
-_BESIDE, _UNDER = 0.41, 0.37  # of a cell: how far from its middle, where the number is, a path runs
-_OUTSIDE = 0.45  # of a cell: how far beyond the outermost row an alpha that the map has not is drawn
-_FEW_SEEDS = 2  # from which there is a spread
+_LABELLED = 42  # maximum number of cells whose values are written into them
+_COLUMNS = 6  # maximum number of columns for which a value fits into a cell
+_DARK = 0.6  # share of the colour range above which text is white
+_PALE = 0.15  # share of the value range added below the minimum, so that it is not white like a missing cell
+_BESIDE, _UNDER = 0.41, 0.37  # offsets of a path from the middle of a cell, where the value is
+_OUTSIDE = 0.45  # offset beyond the outermost row for an alpha outside the map
+_FEW_SEEDS = 2  # minimum number of seeds for a spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,12 @@ class DecayMeasure:
     """One map of a study.
 
     Attributes:
-        column: of the rows.
-        title: of the map.
-        scale: name of its colours.
-        unit: of the colours.
-        text: writes a number.
-        subject: of the caption.
+        column: column of the rows.
+        title: title of the map.
+        scale: name of its colour scale.
+        unit: unit of the colours.
+        text: formats a value.
+        subject: subject of the caption.
     """
 
     column: str
@@ -66,7 +66,7 @@ class DecayMeasure:
 
 
 def measures(loss: str = "validation MSE") -> tuple[DecayMeasure, ...]:
-    """Return the three maps, named ``mse``, ``peak_bytes`` and ``epoch_s`` after their columns."""
+    """Return the three maps; their columns are ``mse``, ``peak_bytes`` and ``epoch_s``."""
     return (
         DecayMeasure("mse", loss[:1].upper() + loss[1:], "halo", loss, three_digits),
         DecayMeasure("peak_bytes", "Peak memory of a step", "bytes", "bytes", bytes_text, "A step needs"),
@@ -76,15 +76,15 @@ def measures(loss: str = "validation MSE") -> tuple[DecayMeasure, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DecayMap:
-    """The cells of a study, done or not.
+    """The measured cells of a study.
 
     Attributes:
-        rows: see the module; as many as are measured so far.
-        full_snapshots: across, from few to many.
-        alphas: up, from small to large.
-        seeds: rows that a cell gets in the end.
-        path: settings a tuner went through, in order; drawn over the maps.
-        loss: what the column ``mse`` is called.
+        rows: the rows measured so far, with the columns of the measures.
+        full_snapshots: K from left to right.
+        alphas: alphas from bottom to top.
+        seeds: rows per cell when the study is complete.
+        path: settings of a tuner, in order; drawn over the maps.
+        loss: title of the column ``mse``.
         baselines: name -> loss of predictions without a model, such as persistence.
     """
 
@@ -97,13 +97,13 @@ class DecayMap:
     baselines: Mapping[str, float] | None = None
 
     def axes(self) -> tuple[tuple[int, ...], tuple[float, ...]]:
-        """Return the values across and up: those requested or measured, and every K of the path."""
+        """Return the values of K and alpha: requested or measured, and every K of the path."""
         across = {*self.full_snapshots, *(int(row["full_snapshots"]) for row in self.rows), *(k for k, _ in self.path)}
         up = {*self.alphas, *(float(row["alpha"]) for row in self.rows)}
         return tuple(sorted(across)), tuple(sorted(up))
 
     def values(self, column: str) -> dict[Setting, list[float]]:
-        """Return the measured values of each cell, by seed."""
+        """Return the measured values of each cell, one per seed."""
         values: dict[Setting, list[float]] = defaultdict(list)
         for row in self.rows:
             if row.get(column) is not None:
@@ -112,7 +112,7 @@ class DecayMap:
 
 
 def decay_map_panels(decay_map: DecayMap) -> dict[str, CaptionedFigure]:
-    """Return the three maps by the names of their columns, each with a caption; empty ones too."""
+    """Return the three maps with captions, by column; also without rows."""
     return {
         measure.column: (_map_figure(decay_map, measure), _map_caption(decay_map, measure))
         for measure in measures(decay_map.loss)
@@ -120,7 +120,7 @@ def decay_map_panels(decay_map: DecayMap) -> dict[str, CaptionedFigure]:
 
 
 def decay_map_figure(decay_map: DecayMap, *, title: str = "Full snapshots (K) and alpha") -> Figure:
-    """Return the three maps beside each other, as in Figure 8 of FlareDTDG."""
+    """Return the three maps side by side, as in Figure 8 of FlareDTDG."""
     _, up = decay_map.axes()
     fulls = {*decay_map.full_snapshots, *(int(row["full_snapshots"]) for row in decay_map.rows)}
     measured, cells = len(decay_map.values("mse")), len(fulls) * len(up)
@@ -147,7 +147,7 @@ def _map_figure(decay_map: DecayMap, measure: DecayMeasure) -> Figure:
             "white" if trace["z"][y][x] > dark else palette.TEXT_COLOUR,
         )
         for cell, (x, y) in cells.items()
-        if labelled and cell in values  # as notes: a path runs behind them
+        if labelled and cell in values  # annotations: a path runs behind them
     ]
     shapes = [cell_outline(*cells[_best(values)], width=2.5)] if measure.column == "mse" and values else []
     labels = {"xaxis": across, "yaxis": [f"{alpha:g}" for alpha in up]}
@@ -194,7 +194,7 @@ def _cells_trace(
 
 
 def _cell_text(decay_map: DecayMap, measure: DecayMeasure, values: list[float]) -> str:
-    """Return the text of a cell: the mean, and the spread of the losses or how many seeds are done."""
+    """Return a cell's text: the mean, and the spread of the losses or the number of finished seeds."""
     text = measure.text(fmean(values))
     if len(values) < decay_map.seeds:
         return f"{text}<br>{len(values)} of {decay_map.seeds}"
@@ -210,7 +210,7 @@ def _cell_hover(decay_map: DecayMap, measure: DecayMeasure, setting: Setting, va
 
 
 def path_traces(path: Sequence[Setting], across: Sequence[int], up: Sequence[float]) -> list[Drawn]:
-    """Return the path of a tuner, from a circle by arrows to a star; beside the numbers."""
+    """Return a tuner's path beside the cells' values: arrows from a circle to a star."""
     x = [across.index(k) + _BESIDE for k, _ in path]
     y = [row_of(alpha, up) - _UNDER for _, alpha in path]
     texts = [f"K = {k}, alpha {alpha:g}" for k, alpha in path]
@@ -228,7 +228,7 @@ def path_traces(path: Sequence[Setting], across: Sequence[int], up: Sequence[flo
 
 
 def row_of(alpha: float, up: Sequence[float]) -> float:
-    """Return where an alpha lies among rows 0, 1, ... of the map, in between where it has none of its own."""
+    """Return the position of an alpha among the rows 0, 1, ... of the map; between rows if it has no row."""
     if alpha < up[0]:
         return -_OUTSIDE * (1 - alpha / up[0])
     for row, (low, high) in enumerate(pairwise(up)):
@@ -266,7 +266,7 @@ def _best_cell_caption(decay_map: DecayMap, values: Mapping[Setting, Sequence[fl
 
 
 def _range_caption(measure: DecayMeasure, values: Mapping[Setting, Sequence[float]]) -> str:
-    """Return the cells of the least and the largest value."""
+    """Return the caption of the smallest and the largest value."""
     means = {setting: fmean(values[setting]) for setting in sorted(values)}
     low, high = min(means, key=lambda cell: means[cell]), max(means, key=lambda cell: means[cell])
     fields = {"subject": measure.subject, "least": measure.text(means[low])}
@@ -290,15 +290,15 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DecayStudy(StudyResult):
-    """Runs of one config over K, alpha and seeds; some cells may be missing while it is under way.
+    """Runs of one config over K, alpha and seeds; cells may be missing while the study runs.
 
     Attributes:
-        rows: one for each finished cell; ``MEANINGS`` describes the columns.
+        rows: one row per finished cell; ``MEANINGS`` describes the columns.
         full_snapshots: requested values of K.
-        alphas: requested values.
-        seeds: requested values.
-        task: of the config.
-        described: what was compared, in words.
+        alphas: requested values of alpha.
+        seeds: requested seeds.
+        task: the config's task.
+        described: title of the study.
     """
 
     rows: tuple[dict[str, Any], ...]
@@ -312,7 +312,7 @@ class DecayStudy(StudyResult):
 
     @property
     def is_complete(self) -> bool:
-        """Whether every cell has finished."""
+        """True if every cell has finished."""
         return len(self.rows) == len(self.full_snapshots) * len(self.alphas) * len(self.seeds)
 
     @property
@@ -337,21 +337,21 @@ class DecayStudy(StudyResult):
         )
 
     def figure(self, path: Sequence[tuple[int, float]] = (), *, part: str | None = None) -> Figure:
-        """Heat maps of loss, memory and time over K and alpha, as a plotly figure dict; missing cells are empty.
+        """Draw heat maps of loss, memory and time over K and alpha, as a plotly figure dict; missing cells are empty.
 
         Args:
-            path: (K, alpha) that a tuner went through, oldest first, to be drawn over the maps; of a tuned run
+            path: (K, alpha) of a tuner, oldest first, drawn over the maps; for a tuned run
                 ``decayed_windows.tuner_charts.tuner_path(run.live)``.
-            part: whose loss is drawn, ``validation`` or ``test``; the validation split's where the protocol has one.
+            part: split of the drawn loss, ``validation`` or ``test``; by default validation if the protocol has it.
 
         Raises:
-            ConfigError: there is no such split.
+            ConfigError: the split is unknown.
         """
         if part is None:
             validated = not self.rows or any(row["validation_loss"] is not None for row in self.rows)
             part = "validation" if validated else "test"
         if part not in PARTS:
-            raise ConfigError(f"part={part!r}: allowed {', '.join(PARTS)}.")
+            raise ConfigError(f"part={part!r} is unknown: choose {' or '.join(PARTS)}.")
         prefix = "validation_" if part == "validation" else ""
         rows = [
             {**row, "mse": row[f"{part}_loss"], "epoch_s": row["epoch_time_s"]}
@@ -372,13 +372,13 @@ class DecayStudy(StudyResult):
 
     @property
     def table(self) -> pd.DataFrame:
-        """The rows as a frame."""
+        """The rows as a data frame."""
         import pandas as pd
 
         return pd.DataFrame(list(self.rows), columns=list(MEANINGS))
 
     def summary(self) -> str:
-        """Means over seeds by K and alpha, baselines, what the losses were measured on, and failures."""
+        """Return means over seeds by K and alpha, baselines, protocol and data, and failures, as text."""
         head = f"{'K':>3} {'alpha':>6} {'seeds':>5} {'validation':>21} {'test':>21} {'peak':>11} {'epoch':>8}"
         lines = [self.described, head]
         for row in self.settings:
@@ -394,7 +394,7 @@ class DecayStudy(StudyResult):
         return "\n".join([*lines, *self._stands(), *self._failures()])
 
     def _stands(self) -> list[str]:
-        """Protocol and data of the losses; generated data differ between seeds."""
+        """Return protocol and data of the losses; generated data differ between seeds."""
         with_protocol = [row for row in self.rows if row.get("protocol")]
         if not with_protocol:
             return []
@@ -414,7 +414,7 @@ class DecayStudy(StudyResult):
 
 
 def _over_seeds(full_snapshots: int, alpha: float, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Means over the seeds whose runs finished; the maximum of memory and the median of time."""
+    """Return a cell's means over the finished seeds; the maximum for memory and the median for time."""
     good = [row for row in rows if not row["reason"]]
     means: dict[str, Any] = {"full_snapshots": full_snapshots, "alpha": alpha, "seeds": len(good)}
     for part in PARTS:
@@ -441,13 +441,13 @@ K, ALPHA = "full_snapshots", "alpha"
 
 
 def refine_figure8(config: RunConfig, over: dict[str, Any], quick: bool) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """K up to the window, and what needs no run: with K = window, alpha has no effect and one run serves.
+    """Keep the K up to the window; with K = window, alpha has no effect and one run serves all alphas.
 
     Raises:
         ConfigError: the config tunes K and alpha itself.
     """
     if config["tune"]:
-        raise ConfigError("tune=True changes K and alpha while a cell trains: study config.replace(tune=False).")
+        raise ConfigError("tune=True changes K and alpha during training. Study config.replace(tune=False).")
     window, full = config["window"], [k for k in over[K] if k <= config["window"]]
     return {**over, K: full}, [{K: window, ALPHA: over[ALPHA][1:]}] if window in full else []
 
@@ -456,9 +456,9 @@ def decay_study(study: Study, full: Sequence[int] = (), alphas: Sequence[float] 
     """Return the cells of a study of K and alpha, finished or not.
 
     Args:
-        study: with the axes of Figure 8.
-        full: values of K to be shown; all where empty.
-        alphas: values to be shown; all where empty.
+        study: a study with the axes of Figure 8.
+        full: values of K to show; all if empty.
+        alphas: values of alpha to show; all if empty.
     """
     values = {axis.name: axis.values for axis in study.sweep.axes}
     full, alphas = tuple(full or values[K]), tuple(alphas or values[ALPHA])

@@ -13,10 +13,10 @@ from dtdg_lab.engine.capabilities import DecisionRow
 
 ALPHA_STEP = 0.1
 MIN_ALPHA = 0.1  # lower limit of tuning: the paper starts there, and a smaller alpha would keep nothing
-MIN_GAIN = 1e-4  # relative: smaller differences are due to rounding
+MIN_GAIN = 1e-4  # relative; smaller differences are due to rounding
 GIB = 1 << 30
 _MAX_ALPHA = OPTIONS["alpha"].high or 1.0
-_DIGITS = 6  # avoids 0.30000000000000004 after repeated steps of 0.1
+_DIGITS = 6  # repeated steps of 0.1 would give 0.30000000000000004
 
 
 class Setting(NamedTuple):
@@ -34,12 +34,12 @@ class Setting(NamedTuple):
 def neighbours(setting: Setting, *, window: int) -> tuple[Setting, ...]:
     """Return the settings one step away, smaller ones first: K-1, alpha-0.1, alpha+0.1, K+1, within the allowed range.
 
-    K stays within 1 .. window, alpha within ``MIN_ALPHA`` .. 1: steps end at these bounds, and there is no step down
-    from an alpha at or below the smallest. If all snapshots are full (K = window), alpha has no effect, and K-1 is the
-    only neighbour.
+    K stays within 1 .. window, alpha within ``MIN_ALPHA`` .. 1; steps are cut at these bounds. An alpha at or below
+    ``MIN_ALPHA`` has no step down. If all snapshots are full (K = window), alpha has no effect, and K-1 is the only
+    neighbour.
 
     Args:
-        setting: the current one; a K above ``window`` counts as ``window``.
+        setting: the current setting; a K above ``window`` counts as ``window``.
         window: snapshots of a window, W.
     """
     full, alpha = min(setting.full_snapshots, window), setting.alpha
@@ -54,8 +54,8 @@ def neighbours(setting: Setting, *, window: int) -> tuple[Setting, ...]:
 def candidates(current: Setting, peaks: Mapping[Setting, float], max_bytes: float) -> tuple[Setting, ...]:
     """Return the neighbours to evaluate: those whose predicted peak is within the budget.
 
-    If the current setting and all neighbours exceed the budget, the neighbour that needs least is the only candidate,
-    provided that it needs less than the current setting: several decisions then lead back into the budget.
+    If the current setting and all neighbours exceed the budget, the only candidate is the neighbour with the lowest
+    peak, if that is lower than the current one. So several decisions lead back into the budget.
 
     Args:
         current: the current setting.
@@ -75,11 +75,11 @@ def next_setting(current: Setting, losses: Mapping[Setting, float], *, must_leav
 
     Args:
         current: the current setting.
-        losses: validation loss of the current setting and of its candidates; one that is not finite is never chosen.
+        losses: validation losses of the current setting and its candidates; a loss that is not finite is never chosen.
         must_leave: True if the current setting exceeds the budget: take the best candidate whatever its loss.
 
     Returns:
-        Of equally good candidates the smallest.
+        The smallest of equally good candidates.
 
     References: FlareDTDG section 3.5, which traverses "the steepest loss reduction direction".
     Differs from the paper: it specifies no minimum gain and no tie rule; ours are ``MIN_GAIN`` and less work.
@@ -94,35 +94,34 @@ def next_setting(current: Setting, losses: Mapping[Setting, float], *, must_leav
 
 
 def is_due(config: RunConfig, epoch: int) -> bool:
-    """Return True if the neighbours are tried after this epoch: every ``tune_every``-th, where ``tune`` is on."""
+    """Return True if tuning is on and due after this epoch: every ``tune_every``-th epoch."""
     return bool(config["tune"]) and (epoch + 1) % int(config["tune_every"]) == 0
 
 
 def decide(
     config: RunConfig, trial_loss: Callable[[Setting], float], peak_bytes: Callable[[Setting], float]
 ) -> DecisionRow:
-    """Try the neighbours of K and alpha, and choose; collective where ``trial_loss`` is.
+    """Try the neighbours of K and alpha, and choose; collective if ``trial_loss`` is.
 
-    Every candidate is judged by what it does to training: the next epoch is tried with it, from the same parameters and
-    moments, and the run's own evaluation of the validation split gives its loss. The trial is then taken back.
-    It remembers nothing, so resuming changes nothing.
+    Every candidate trains the next epoch from the same parameters and moments. The run's own evaluation of the
+    validation split gives its loss. Then the trial is undone. The tuner has no state, so resuming changes nothing.
 
     Args:
-        config: the settings as they are at the end of the epoch, with manual changes since.
+        config: the settings at the end of the epoch, including manual changes.
         trial_loss: validation loss after a trial epoch with a setting; the same on every rank.
         peak_bytes: predicted peak of a step on the largest rank; the same on every rank.
 
     Returns:
-        The same decision on every rank. Its state has the present ``full_snapshots`` and ``alpha``, their predicted
-        ``bytes``, and the budget ``most_bytes``. Its values are the present setting, then its neighbours, with
-        predicted ``bytes`` and validation ``loss``; None where none was measured because it needs more than the budget,
-        or where the trial diverged. The reward is the present setting's loss less the chosen one's: 0 where it stays,
-        negative only where the budget forced it, None where a trial diverged.
+        The same decision on every rank. Its state has the current ``full_snapshots`` and ``alpha``, their predicted
+        ``bytes``, and the budget ``most_bytes``. Its values are the current setting, then its neighbours, with
+        predicted ``bytes`` and validation ``loss``. The loss is None if the setting exceeds the budget, or if the trial
+        diverged. The reward is the current setting's loss minus the chosen one's. It is 0 if the setting stays,
+        negative only if the budget forced a change, and None if a trial diverged.
 
     References: FlareDTDG section 3.5: it "periodically evaluates neighbouring settings on the validation set during
         training".
-    Differs from the paper: it does not say how a setting is evaluated. Trials of an epoch, all from one start, are
-        ours, and so is the least alpha that is tried, 0.1, with which the paper's tuning begins.
+    Differs from the paper: it does not say how a setting is evaluated. Trials of an epoch from a common start are ours,
+        and so is the minimum alpha of 0.1, with which the paper's tuning begins.
     """
     window, max_bytes = int(config["window"]), float(config["tune_memory_gib"]) * GIB
     current = Setting(min(int(config["full_snapshots"]), window), float(config["alpha"]))
@@ -139,7 +138,7 @@ def decide(
 
 
 def _is_supported(config: RunConfig, setting: Setting) -> bool:
-    """Return True if the run can have a setting: some models need full snapshots where the loss is at the last one."""
+    """Return True if the run can have a setting: some models need full snapshots if the loss is at the last one."""
     try:
         config.replace(**setting._asdict())
     except UnsupportedError:

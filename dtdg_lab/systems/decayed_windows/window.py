@@ -1,6 +1,6 @@
 """The window of a step: how many of its snapshots are full, and how alpha shrinks the older ones (FlareDTDG).
 
-:class:`Trapezoid` is the shape that the options ``window``, ``full_snapshots``, ``alpha`` and ``decay`` describe, and
+:class:`Trapezoid` is the shape given by the options ``window``, ``full_snapshots``, ``alpha`` and ``decay``.
 :func:`decayed_counts` turns alpha into numbers of chunks. :func:`window_at` applies the shape to a target snapshot.
 """
 
@@ -19,7 +19,7 @@ from dtdg_lab.core.rng import generator
 WHOLE_CHUNKS = 1  # per part, if all snapshots are full
 MAX_CHUNKS, MIN_NODES = 128, 4  # of a part, and of a chunk, where their number is left open
 RULES = ("text", "ladder")
-_ROUNDING = 1e-9  # tolerance within which a product of floats is taken for a whole number
+_ROUNDING = 1e-9  # tolerance for whole numbers in products of floats
 
 
 def decayed_counts(rule: str, *, chunks: int, alpha: float, decayed: int) -> tuple[int, ...]:
@@ -41,13 +41,13 @@ def decayed_counts(rule: str, *, chunks: int, alpha: float, decayed: int) -> tup
 
     References: FlareDTDG section 3.2 (``text``), and its released code (``ladder``, there ``auto:alpha``), which also
         matches the memory savings reported in the paper.
-    Differs from the released code: a count that rounding errors put less than 1e-9 above a whole number is that number.
+    Differs from the released code: a count less than 1e-9 above a whole number is rounded down, as a rounding error.
         The oldest snapshot of a ladder keeps one chunk for any alpha, so ``ladder`` with alpha = 1 is not full history.
     """
     if rule not in RULES or not 0 < alpha <= 1 or chunks < 1:
         raise ConfigError(
-            f"decay={shortened(rule)}, alpha={shortened(alpha)}, {chunks} chunks: decay is {' or '.join(RULES)}, alpha "
-            "is above 0 and at most 1, and at least 1 chunk is needed."
+            f"decay={shortened(rule)}, alpha={shortened(alpha)}, chunks={chunks} is not allowed: decay is "
+            f"{' or '.join(RULES)}, alpha is above 0 and at most 1, and chunks is at least 1."
         )
     if rule == "ladder":
         top, rungs = max(1, math.ceil(alpha * chunks - _ROUNDING)), max(1, decayed - 1)
@@ -75,10 +75,10 @@ class Trapezoid:
 
     Attributes:
         window: W snapshots.
-        full: K of them, the newest, are full.
-        chunks: C per part.
+        full: K, the number of full snapshots, the newest ones.
+        chunks: C, per part.
         alpha: target share of chunks.
-        decay: rule of the decay.
+        decay: the decay rule.
 
     References: FlareDTDG section 3.2.
     """
@@ -110,7 +110,7 @@ class Window:
 
     Attributes:
         target: t, the newest snapshot, on which the loss is computed.
-        snapshots: consecutive ones, oldest first; the last is the target.
+        snapshots: consecutive snapshots, oldest first; the last is the target.
         full: number of newest snapshots used in full; at least 1.
         counts: number of chunks of every part in each decayed snapshot, oldest first; non-decreasing.
         carries: True if the hidden state is carried over from the previous step. Its window ended one snapshot earlier
@@ -137,8 +137,8 @@ def window_at(segment: range, target: int, shape: Trapezoid, *, after: int | Non
     Args:
         segment: consecutive snapshots that contain the target.
         target: t.
-        shape: of a whole window.
-        after: target of the previous step in this segment; t - 1 by default. State is only carried over from t - 1.
+        shape: the shape of a whole window.
+        after: the previous step's target in this segment; t - 1 by default. State is only carried over from t - 1.
 
     Raises:
         PlanError: the target is not in the segment.
@@ -153,7 +153,7 @@ def window_at(segment: range, target: int, shape: Trapezoid, *, after: int | Non
 
 
 def segments(train: range, *, seed: int, epoch: int) -> tuple[range, ...]:
-    """Return the training split, cut at a random snapshot in each epoch; the later segment comes first.
+    """Cut the training split at a random snapshot in each epoch; the later segment comes first.
 
     Args:
         train: consecutive snapshots, at least one.
@@ -174,7 +174,7 @@ def epoch_windows(train: range, shape: Trapezoid, *, seed: int, epoch: int) -> t
 
     Args:
         train: consecutive snapshots.
-        shape: of a whole window.
+        shape: the shape of a whole window.
         seed: of the run.
         epoch: index of the epoch.
     """

@@ -18,15 +18,15 @@ from dtdg_lab.partition.measures import pulled_rows
 from dtdg_lab.systems.decayed_windows.window import WHOLE_CHUNKS, Trapezoid, Window, epoch_windows, fitting_chunks
 from dtdg_lab.systems.workload import EpochWork, Facts, Numbers, on_largest, on_ranks, plain_work
 
-EPOCHS = 4  # whose random cuts are averaged
-DRAWN = 3  # snapshots in which sampled neighbours are counted
+EPOCHS = 4  # number of epochs whose random cuts are averaged
+DRAWN = 3  # number of snapshots in which sampled neighbours are counted
 
 
 def window_work(facts: Facts) -> EpochWork:
-    """Count a step for each snapshot: a window that ends there, on nodes that ranks own.
+    """Predict the work of an epoch with a window for each snapshot, on nodes owned by ranks.
 
-    Rows follow from the windows of a few epochs. Edges of a decayed snapshot are taken as the square of the share of
-    its rows, as if the chunks that stay were drawn at random: those of a clustering chunker keep more.
+    Rows follow from the windows of a few epochs. The share of edges in a decayed snapshot is estimated as the square of
+    its share of rows, as if chunks were random. A clustering chunker keeps more edges.
 
     References: FlareDTDG sections 3.2 to 3.5.
     """
@@ -37,8 +37,8 @@ def window_work(facts: Facts) -> EpochWork:
     shape = Trapezoid.of(config, chunks=chunks)
     if shape.window > len(facts.train):
         raise PlanError(
-            f"window={shape.window} is beyond the {len(facts.train)} snapshots trained. Set a smaller window, or cut "
-            "the data finer (cut=...)."
+            f"window={shape.window} exceeds the {len(facts.train)} training snapshots. Set a smaller window, or use "
+            "more snapshots (cut=...)."
         )
     per_epoch = [epoch_windows(facts.train, shape, seed=config.seed, epoch=epoch) for epoch in range(EPOCHS)]
     batches = [batch for epoch_of_batches in per_epoch for batch in epoch_of_batches]
@@ -71,7 +71,7 @@ def window_work(facts: Facts) -> EpochWork:
 
 
 def sampled_window_work(facts: Facts) -> EpochWork:
-    """Count the work of whole windows with sampled in-neighbours; their copies are drawn, nothing is sent.
+    """Predict the work of windows with sampled in-neighbours; copies of neighbours are sampled, nothing is sent.
 
     References: DynaGraph, as FlareDTDG sections 2.2 and 4.1 describe it.
     """
@@ -84,7 +84,7 @@ def sampled_window_work(facts: Facts) -> EpochWork:
     order = generator(config.seed, "dynagraph/deal", 0).permutation(len(partition.owner))
     dealt = Partition(partition.owner[order], partition.parts)
     copies, edges = _copies(facts, dealt, fanout)
-    inner = (facts.reach - 1) / facts.reach  # the outermost copies are read alone
+    inner = (facts.reach - 1) / facts.reach  # the outermost copies are only read, not computed
     rows = (partition.counts + copies * inner) * float(counted)
     pulled = edges * float(counted)
     per_step = max(len(window) for window in windows) / max(counted, 1)
@@ -106,26 +106,26 @@ def sampled_window_work(facts: Facts) -> EpochWork:
 
 
 def _chunks(facts: Facts, partition: Partition) -> int:
-    """C of each part: as a run takes it where it is left open."""
+    """Return C per part, with the default of a run if chunks is not set."""
     if "chunks" not in facts.config.options["batching"]:
         return 1
     return int(facts.config["chunks"]) or fitting_chunks(partition)
 
 
 def _rows_share(batch: Window, chunks: int) -> float:
-    """Snapshots' worth of rows in a batch."""
+    """Return the rows of a batch as a multiple of a full snapshot."""
     return batch.full + sum(batch.counts) / chunks
 
 
 def _edges(batch: Window, chunks: int, edges: Numbers, first: int) -> Numbers:
-    """(R,) edges of a batch by rank; ``edges`` is (S, R) of whole snapshots."""
+    """Return the (R,) edges of a batch by rank; ``edges`` is (S, R) of whole snapshots."""
     shares = np.array([*((count / chunks) ** 2 for count in batch.counts), *[1.0] * batch.full])
     of_batch = edges[batch.snapshots.start - first : batch.snapshots.stop - first]
     return np.asarray(shares @ of_batch, float)
 
 
 def _full_halo(facts: Facts, placed: Partition, batches: list[Window]) -> Numbers:
-    """(R, R) bytes of halo rows of the full snapshots of some batches, forward and backward."""
+    """Return the (R, R) bytes of halo rows of the batches' full snapshots, forward and backward."""
     times = np.zeros(len(facts.train))
     for batch in batches:
         newest = batch.snapshots.stop - facts.train.start
@@ -140,7 +140,7 @@ def _full_halo(facts: Facts, placed: Partition, batches: list[Window]) -> Number
 
 
 def _copies(facts: Facts, dealt: Partition, fanout: int) -> tuple[Numbers, Numbers]:
-    """(P,) copies of remote neighbours and edges drawn in a mean snapshot, all layers together."""
+    """Return the (P,) copies of remote neighbours and the edges of a mean snapshot, over all layers."""
     places = np.unique(np.linspace(0, len(facts.train) - 1, DRAWN).astype(int))
     copies, edges = np.zeros(dealt.parts), np.zeros(dealt.parts)
     everyone = np.arange(facts.graph.num_nodes)
@@ -158,14 +158,14 @@ def _copies(facts: Facts, dealt: Partition, fanout: int) -> tuple[Numbers, Numbe
 
 
 def largest_piece(heights: Sequence[float], full: int, max_nodes: int) -> float:
-    """Return the largest number of rows that a piece has in all snapshots of a whole window.
+    """Return the maximum rows of a piece, summed over all snapshots of a whole window.
 
-    A piece has nodes that enter the window together.
+    The nodes of a piece enter the window together.
 
     Args:
         heights: rows of a full snapshot and of the decayed ones, newest first.
         full: K, number of full snapshots.
-        max_nodes: nodes of a piece, at most.
+        max_nodes: maximum nodes of a piece.
     """
     entering = pairwise([*heights, 0])
     return max(min(newer - older, max_nodes) * (full + age) for age, (newer, older) in enumerate(entering))
@@ -198,10 +198,10 @@ class RowMemory:
     def through(
         cls, steps: Sequence[tuple[Trapezoid, float]], *, nodes: int, chunks: int, piece_rows: int
     ) -> RowMemory:
-        """Fit the terms to the shapes and peak bytes of some steps; none is negative, and no prediction is too low.
+        """Fit the terms to the shapes and peak bytes of some steps; no term is negative, no prediction too low.
 
         Args:
-            steps: at least one.
+            steps: (shape, peak bytes), at least one.
             nodes: own nodes of the largest rank.
             chunks: C.
             piece_rows: maximum number of nodes that run through time at once.
@@ -226,17 +226,17 @@ class RowMemory:
         return largest_piece(heights, shape.full, self.piece_rows)
 
     def peak_bytes(self, shape: Trapezoid) -> float:
-        """Return the predicted peak of a step of a whole window; shorter windows are cut so that they need no more."""
+        """Return the predicted peak of a step of a whole window; a shorter window needs no more."""
         return self.base_bytes + self.row_bytes * self.rows(shape) + self.piece_bytes * self.piece(shape)
 
 
 def probe_shapes(shape: Trapezoid, *, decays: bool) -> list[Trapezoid]:
-    """Return windows to be measured: they differ in rows, and in how many run through how many snapshots together.
+    """Return the windows to measure: they differ in rows, and in the size of their largest piece.
 
-    They do not depend on the K and alpha of ``shape``: a run that is resumed or tuned measures the same.
+    They do not depend on the K and alpha of ``shape``, so a resumed or tuned run measures the same windows.
 
     Args:
-        shape: of the run's windows.
+        shape: the shape of the run's windows.
         decays: False if all snapshots are full.
     """
     window = shape.window

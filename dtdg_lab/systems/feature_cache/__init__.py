@@ -1,4 +1,4 @@
-"""GreenDyGNN, DGL, BGL and RapidGNN: mini-batches whose remote features are fetched, through a cache or not."""
+"""GreenDyGNN, DGL, BGL and RapidGNN: mini-batches with remote features, fetched directly or through a cache."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 class FeatureCacheFamily(SystemFamily):
-    """GreenDyGNN, DGL, BGL and RapidGNN: mini-batches whose remote features are fetched, through a cache or not."""
+    """GreenDyGNN, DGL, BGL and RapidGNN: mini-batches with remote features, fetched directly or through a cache."""
 
     name = "feature_cache"
 
     def summary(self, tables: Mapping[str, pd.DataFrame], everything: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
-        """Return statistics of feature fetching, None for each if nothing was fetched by remote procedure calls."""
+        """Return statistics of feature fetching; all None if nothing was fetched."""
         resolved, windows, fetches = tables["resolved"], tables["windows"], everything["fetches"]
         if not len(resolved):
             return dict.fromkeys(self.summary_meanings)
@@ -47,21 +47,21 @@ class FeatureCacheFamily(SystemFamily):
         }
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Reject a prioritised part that does not exist, and a single part."""
+        """Raise if the prioritised part does not exist, or if there is only one part."""
         parts = settings["parts"]
         if settings["cache_bias"] >= parts:
             raise ConfigError(
-                f"cache_bias={settings['cache_bias']} is no part: parts={parts} allows 0 to {parts - 1}, or -1 for no "
-                "prioritised part."
+                f"cache_bias={settings['cache_bias']} is out of range: parts={parts} allows 0 to {parts - 1}, or -1 "
+                "for no prioritised part."
             )
         if parts < self.least_parts:
             raise UnsupportedError(
                 f"system={settings['system']!r} with parts={parts} has no remote features to fetch. Set parts to 2 or "
-                "more (one rank may run them all), or choose system='single'."
+                "more (one rank may run all of them), or choose system='single'."
             )
 
     def charts(self) -> Sequence[Chart]:
-        """Return the picture of caches under congestion, the charts beside it and the folded ones."""
+        """Return the picture of caches under congestion, and the other charts."""
         from dtdg_lab.systems.feature_cache.charts.batches import HITS
         from dtdg_lab.systems.feature_cache.charts.decisions import ACTION_VALUES, DECISIONS
         from dtdg_lab.systems.feature_cache.charts.picture import PICTURE
@@ -77,7 +77,7 @@ class FeatureCacheFamily(SystemFamily):
         return cache_tiles(tables)
 
     def suggestions(self, config: RunConfig) -> Sequence[Suggestion]:
-        """Suggest slow links, a long window, the paper's policy, and a small cache."""
+        """Return suggestions: slow links, a long window, the paper's policy, a small cache."""
         from dtdg_lab.systems.feature_cache.charts.tiles import cache_suggestions
 
         return cache_suggestions(config)
@@ -89,13 +89,13 @@ class FeatureCacheFamily(SystemFamily):
         return HIT_RATE
 
     def sentence(self, system: str) -> str:
-        """Return how to read the picture."""
+        """Return a sentence on the idea of a system."""
         from dtdg_lab.systems.feature_cache.charts.captions import IDEAS
 
         return IDEAS.get(system) or super().sentence(system)
 
     def energy_bound(self, run: StoredRun, raced: Sequence[StoredRun]) -> tuple[float, str, bool] | None:
-        """Return the joules of the clairvoyant if it takes part, else those without stalls for features."""
+        """Return the clairvoyant's joules per epoch if it takes part, otherwise the joules without feature stalls."""
         from statistics import median
 
         from dtdg_lab.energy.phases import STALL
@@ -133,13 +133,13 @@ class FeatureCacheFamily(SystemFamily):
         return cache_pictures(system, graph)
 
     def workload(self, facts: Facts) -> EpochWork:
-        """Return what each rank does in an epoch."""
+        """Return the work of each rank in an epoch."""
         from dtdg_lab.systems.feature_cache.workload import remote_work
 
         return remote_work(facts)
 
     def curves(self, facts: Facts, ranks: Sequence[int], rates: Rates, *, quick: bool) -> list[Row]:
-        """Return curves over numbers of ranks beside the predicted epochs."""
+        """Return curves over the number of ranks."""
         from dtdg_lab.systems.feature_cache.workload import fetch_rows
 
         return fetch_rows(facts, ranks)

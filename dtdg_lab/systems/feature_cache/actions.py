@@ -23,7 +23,7 @@ def allocation_shares(num_others: int, biased: int | None) -> NDArray[np.float64
 
     Args:
         num_others: P - 1.
-        biased: index of the preferred one; None for the uniform allocation.
+        biased: index of the preferred part; None for the uniform allocation.
     """
     if biased is None or num_others < 2:
         return np.full(num_others, 1 / max(num_others, 1))
@@ -43,7 +43,7 @@ class CacheActions:
         parts: P, at least 2.
 
     Raises:
-        PlanError: fewer than two parts, or no such action.
+        PlanError: there are fewer than two parts, or the action is out of range.
 
     References: GreenDyGNN section IV-C1 (P = 4: 32 actions).
     """
@@ -62,7 +62,7 @@ class CacheActions:
         return WINDOWS[self._checked(action) % len(WINDOWS)]
 
     def biased(self, action: int) -> int | None:
-        """Return the prioritised one of the P - 1 other parts, by index; None for the uniform allocation."""
+        """Return the index of the prioritised part among the P - 1 others; None for the uniform allocation."""
         allocation = self._checked(action) // len(WINDOWS)
         return allocation - 1 if allocation else None
 
@@ -70,12 +70,12 @@ class CacheActions:
         """Return the action of a window and an allocation.
 
         Raises:
-            PlanError: there is none.
+            PlanError: no action has them.
         """
         if window not in WINDOWS or (biased is not None and not 0 <= biased < self.parts - 1):
             raise PlanError(
-                f"window={window}, biased={biased}: windows are {', '.join(map(str, WINDOWS))}; biased is None or an "
-                f"index from 0 to {self.parts - 2}."
+                f"window={window}, biased={biased} is not allowed: windows are {', '.join(map(str, WINDOWS))}; biased "
+                f"is None or an index from 0 to {self.parts - 2}."
             )
         return WINDOWS.index(window) + len(WINDOWS) * (0 if biased is None else biased + 1)
 
@@ -85,5 +85,5 @@ class CacheActions:
 
     def _checked(self, action: int) -> int:
         if not 0 <= action < len(self):
-            raise PlanError(f"action {action}: there are {len(self)}, numbered from 0 to {len(self) - 1}.")
+            raise PlanError(f"action {action} is out of range: actions are numbered from 0 to {len(self) - 1}.")
         return action

@@ -1,4 +1,4 @@
-"""The events of fetched features: how they come, and how slow their links are."""
+"""Events of fetched features: the feature path of a run, and the congestion of its links."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ POLICIES: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureFacts(Event):
-    """A run whose parts ask each other for features.
+    """The feature path of a run whose parts request features from each other.
 
     Attributes:
         parts: P.
-        rows: keys that can be asked for: nodes, times snapshots where features change.
-        row_bytes: of one row.
-        remote_share: of the first layers' inputs, those that another part owns; None where unknown.
+        rows: number of keys: nodes, times snapshots if features change over time.
+        row_bytes: bytes of a row.
+        remote_share: share of the first layers' inputs that other parts own; None if unknown.
         steps_per_epoch: steps of an epoch.
-        policy: of the cache, a key of ``POLICIES``.
-        window: steps between two rebuilds that the policy begins with; 0 where it has none.
+        policy: cache policy, a key of ``POLICIES``.
+        window: initial steps between two rebuilds; 0 if the policy has none.
         cache_bias: the setting of this name.
-        cache_rows: rows that a cache holds at most.
+        cache_rows: maximum number of rows in a cache.
         batch_size: seed nodes of a part and step.
         batch_length: consecutive snapshots of a batch.
-        fanouts: neighbours drawn at most, layer by layer.
+        fanouts: maximum number of sampled neighbours, layer by layer.
     """
 
     kind: ClassVar[str] = "features"
@@ -65,32 +65,32 @@ class FeatureFacts(Event):
 
     @property
     def cached(self) -> bool:
-        """Whether the policy keeps a cache."""
+        """True if the policy keeps a cache."""
         return self.policy not in CACHELESS
 
     def write(self) -> dict[str, Any]:
-        """Return the data as recorded, with the policy and its window under the names of their settings too."""
+        """Return the data as recorded, with policy and window also under the names of their settings."""
         data = Event.write(self)
         later = {name: data.pop(name) for name in ("cache_bias", "cache_rows", "batch_size", "batch_length", "fanouts")}
         return {**data, "cache_policy": self.policy, "cache_window": self.window, **later}
 
     @classmethod
     def entries(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the entries with fan-outs as words."""
+        """Return the entries with fan-outs as text."""
         fanouts = data["fanouts"]
         return {**data, "fanouts": fanouts if isinstance(fanouts, str) else " ".join(map(str, fanouts))}
 
     def check(self) -> None:
-        """Raise a DataError if it has no parts, rows or steps."""
+        """Raise a DataError if there are no parts, rows or steps."""
         if self.parts < 1 or self.row_bytes < 1 or self.steps_per_epoch < 1:
             raise DataError(
-                f"an event has features of {self.parts} parts, {self.row_bytes} bytes a row and "
-                f"{self.steps_per_epoch} steps an epoch, but each is at least 1: was it recorded by another version?"
+                f"an event has features of {self.parts} parts, {self.row_bytes} bytes a row and {self.steps_per_epoch} "
+                "steps an epoch, but each must be at least 1: was it recorded by another version?"
             )
 
     @property
     def words(self) -> str:
-        """The feature path in a few sentences, as a row of a table of events."""
+        """The feature path in a few sentences, for the table of events."""
         length = f" in each of {self.batch_length} snapshots" if self.batch_length > 1 else ""
         text = (
             f"{self.parts} part{'s' * (self.parts > 1)} with batches of {self.batch_size:,} seeds{length}, at most "
@@ -107,13 +107,13 @@ class FeatureFacts(Event):
 
 @dataclass(frozen=True, slots=True)
 class Congestion(Event):
-    """The links from a step on.
+    """The state of the links from a step on.
 
     Attributes:
         pattern: name of the congestion pattern.
-        delay_ms: added to replies, by owner, then by requester; (P, P).
-        mbit: rate of replies, likewise; None where it is not limited.
-        by: ``emulated``, by the replying rank, or ``netem``, by the kernel.
+        delay_ms: (P, P) milliseconds added to replies, by owner, then by requester.
+        mbit: (P, P) rate of replies, likewise; None without a limit.
+        by: ``emulated`` by the replying rank, or ``netem`` by the kernel.
     """
 
     kind: ClassVar[str] = "congestion"
@@ -124,21 +124,21 @@ class Congestion(Event):
     by: str = "emulated"
 
     def check(self) -> None:
-        """Raise a DataError if the links are not a square of parts."""
+        """Raise a DataError if delays and rates are not (P, P)."""
         lengths = {len(row) for row in (*self.delay_ms, *self.mbit)}
         if lengths - {len(self.delay_ms)} or len(self.mbit) != len(self.delay_ms):
             raise DataError(
-                "an event has congestion of links that are not a square of parts: was it recorded by another version?"
+                "an event has congestion whose links are not a square of parts: was it recorded by another version?"
             )
 
     @property
     def parts(self) -> int:
-        """P."""
+        """Number of parts P."""
         return len(self.delay_ms)
 
     @property
     def owner_delays_ms(self) -> tuple[float, ...]:
-        """Delay of each owner: the largest of its links; (P,)."""
+        """(P,) delay of each owner: the largest of its links."""
         return tuple(
             max((delay for requester, delay in enumerate(row) if requester != owner), default=0.0)
             for owner, row in enumerate(self.delay_ms)
@@ -146,7 +146,7 @@ class Congestion(Event):
 
     @property
     def owner_mbit(self) -> tuple[float | None, ...]:
-        """Rate of each owner: the least of its links; None where none is limited; (P,)."""
+        """(P,) rate of each owner: the lowest of its links; None if none is limited."""
         return tuple(
             min((rate for requester, rate in enumerate(row) if requester != owner and rate is not None), default=None)
             for owner, row in enumerate(self.mbit)
@@ -154,7 +154,7 @@ class Congestion(Event):
 
     @property
     def slow_links(self) -> int:
-        """Links that are late or limited."""
+        """Number of delayed or throttled links."""
         return sum(
             self.delay_ms[owner][requester] > 0 or self.mbit[owner][requester] is not None
             for owner in range(self.parts)
@@ -164,7 +164,7 @@ class Congestion(Event):
 
     @property
     def words(self) -> str:
-        """What is added, such as ``one_slow: part 1 +20 ms, part 2 at 25 Mbit/s``."""
+        """Text such as ``one_slow: part 1 +20 ms, part 2 at 25 Mbit/s``."""
         texts = []
         for owner, (delay, rate) in enumerate(zip(self.owner_delays_ms, self.owner_mbit, strict=True)):
             if delay or rate is not None:

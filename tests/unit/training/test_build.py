@@ -213,13 +213,13 @@ def test_a_machine_that_is_not_known_is_said() -> None:
 
 
 def test_a_part_that_does_not_exist_is_not_preferred() -> None:
-    with pytest.raises(ConfigError, match=r"cache_bias=4 is no part: parts=4 allows 0 to 3, or -1"):
+    with pytest.raises(ConfigError, match=r"cache_bias=4 is out of range: parts=4 allows 0 to 3, or -1"):
         remote_config(cache_bias=PARTS)
     config = remote_config(cache_bias=PARTS - 1)
-    with pytest.raises(ConfigError, match="cache_bias=3 is no part: parts=2"):
+    with pytest.raises(ConfigError, match="cache_bias=3 is out of range: parts=2"):
         config.replace(parts=2)
     assert RunConfig.from_json(config.to_json()) == config
-    with pytest.raises(ConfigError, match="cache_bias=9 is no part: parts=4"):
+    with pytest.raises(ConfigError, match="cache_bias=9 is out of range: parts=4"):
         check_changes(config, {"cache_bias": 9})
 
 

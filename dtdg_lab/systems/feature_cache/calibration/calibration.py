@@ -1,4 +1,4 @@
-"""Calibration of the costs of steps and fetches, by measurements or as shipped, and its predictions."""
+"""Calibration of the costs of steps and fetches, from measurements or as shipped, and its predictions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ STEP_MODELS = MappingProxyType(
 RPC = MappingProxyType(
     {"reddit": RpcModel(1.2572e-3, 2.5569e-9), "ogbn-products": RpcModel(1.3018e-3, 3.0463e-9)}
 )  # medians over owners
-NOISE = 0.4  # of a fetch's time around that model, as a standard deviation of its logarithm
+NOISE = 0.4  # standard deviation of the logarithm of a fetch's time around that model
 WATTS = Watts(busy=168.7775, stall=150.715, idle=110.0225)
 
 # for other datasets whose fetches were not measured
@@ -74,7 +74,7 @@ def reddit(parts: int = PARTS) -> CacheCosts:
 
 
 def shipped_costs(name: str, parts: int = PARTS) -> CacheCosts:
-    """Return frozen constants of a data set, seen by one requester of P - 1.
+    """Return the shipped constants of a data set, as seen by one of P - 1 requesters.
 
     Raises:
         UnknownNameError: the dataset is unknown.
@@ -101,7 +101,7 @@ class Calibration:
         rpc: dataset -> model of a fetch; empty without measured fetches.
         watts: of a host; None without measured power.
         cells: dataset -> the fitted cells; empty for the shipped constants.
-        dataset: default dataset of predictions; None for none.
+        dataset: default dataset of predictions, if any.
     """
 
     steps: Mapping[str, StepTimeModel]
@@ -117,24 +117,24 @@ class Calibration:
         Args:
             condition: "clean", "c1_<X>mbit" (X Mbit/s left to one owner) or "c4_<Y>ms" (Y ms on one link); the units
                 may be omitted.
-            window: W, a whole number of at least 1, also if no action has it.
-            dataset: one of the calibrated ones; may be omitted if it is unambiguous.
+            window: W, a whole number of at least 1, whether or not an action has it.
+            dataset: a calibrated dataset; may be omitted if there is only one or a default.
 
         Raises:
             ConfigError: condition, window or dataset is invalid.
         """
         if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
-            raise ConfigError(f"window={shortened(window)}: a whole number of steps, at least 1, is needed.")
+            raise ConfigError(f"window={shortened(window)} is not a whole number of steps. Give 1 or more.")
         under = condition_named(condition)
         return float(self.steps[self._resolve_dataset(dataset)].step_ms(window, under.mbit, under.delay_ms))
 
     def costs(self, dataset: str | None = None, *, parts: int | None = None) -> CacheCosts:
-        """Return the same model as constants of the simulator and the planner.
+        """Return the model as constants of the simulator and the planner.
 
         Power and the model of a fetch are the shipped ones if they were not measured.
 
         Args:
-            dataset: one of the calibrated ones; may be omitted if it is unambiguous.
+            dataset: a calibrated dataset; may be omitted if there is only one or a default.
             parts: P of the costs; None for the number in the measured fetches, or else four.
 
         Raises:
@@ -170,12 +170,13 @@ class Calibration:
         return [error for name in names for error in self._errors[name]]
 
     def errors_on(self, source: str | Path | Iterable[Mapping[str, Any]]) -> list[CellError]:
-        """Return held-out cells with their predictions, which :func:`regrets` accepts too.
+        """Return held-out cells with their predictions, which :func:`regrets` also accepts.
 
-        ``cell_out_ms`` is the prediction itself, and ``condition_out_ms`` that of a fit without the cell's condition.
+        ``cell_out_ms`` is the prediction itself, and ``condition_out_ms`` the prediction of a fit without the
+        condition.
 
         Args:
-            source: as in :func:`calibrate`; of calibrated datasets.
+            source: as in :func:`calibrate`, with calibrated datasets only.
 
         Raises:
             DataError: there is nothing to read, or a row is invalid.
@@ -192,7 +193,7 @@ class Calibration:
         return errors
 
     def table(self) -> str:
-        """Return cells, mean errors, the baseline guess, regret, constants and the models of a fetch, as Markdown."""
+        """Return the report of the calibration, as Markdown: cells, errors, regret and constants."""
         reports = [
             dataset_report(
                 name, self.steps[name], self.errors(name) if name in self.cells else None, self.rpc.get(name)
@@ -204,7 +205,7 @@ class Calibration:
     def _resolve_dataset(self, dataset: str | None) -> str:
         name = dataset or self.dataset or (next(iter(self.steps)) if len(self.steps) == 1 else None)
         if name is None:
-            raise ConfigError(f"ambiguous dataset: set dataset to one of {', '.join(self.steps)}.")
+            raise ConfigError(f"dataset is ambiguous: set it to one of {', '.join(self.steps)}.")
         name = _SHORT.get(name, name)
         if name not in self.steps:
             raise UnknownNameError("calibrated data set", name, self.steps)
@@ -221,7 +222,7 @@ def _cell_errors(
     cell_out: Vector,
     condition_out: Vector,
 ) -> list[CellError]:
-    """Return cells with milliseconds predicted by all, without the cell, and without its condition."""
+    """Return cells with their predictions: by all cells, without the cell, and without its condition."""
     rows = zip(cells, predicted.tolist(), cell_out.tolist(), condition_out.tolist(), strict=True)
     return [
         CellError(
@@ -232,7 +233,7 @@ def _cell_errors(
 
 
 def _middle_ms(cell: StepCell, measured_cells: Sequence[StepCell]) -> float:
-    """Return the measurement under the same condition at the other window nearest to 16, NaN if there is none."""
+    """Return the measurement at the window nearest to 16 under the same condition; NaN if there is no other."""
     same = condition_named(cell.condition)
     candidates = [
         candidate
@@ -254,14 +255,13 @@ def calibrate(
 ) -> Calibration:
     """Fit the models of steps and fetches to measurements of one cluster.
 
-    Five constants of each dataset are free, and two that the datasets of a cluster share: the sequential replies of a
-    step, and the rate of an owner that is not throttled. So all datasets of the source are fitted together,
-    whichever is the default.
+    Each dataset has five free constants. All datasets of a cluster share two more: the sequential replies of a step,
+    and the rate of an unthrottled owner. So all datasets of the source are fitted together, whichever is the default.
 
     Args:
         source: a folder with ``step_time.csv`` and, optionally, ``fetch_rtt.csv.gz`` and ``power.csv``; or rows with
             dataset, condition, window and measured_ms (mappings, or a pandas table).
-        dataset: the default of predictions.
+        dataset: default dataset of predictions.
         fetches: by dataset, instead of the folder's; see :func:`fetches_of`.
 
     Raises:

@@ -25,7 +25,7 @@ _BAD = 2.0
 
 
 def least_squares(residuals: Callable[[Vector], Vector], start: Vector) -> Vector:
-    """Return parameters (K,) near ``start`` with the least sum of squares of ``residuals(parameters)``, (M,).
+    """Return the (K,) parameters near ``start`` that minimise the sum of squares of ``residuals(parameters)``, (M,).
 
     Deterministic, and never worse than the start.
 
@@ -37,7 +37,7 @@ def least_squares(residuals: Callable[[Vector], Vector], start: Vector) -> Vecto
 
 
 def softened(residuals: Vector) -> Vector:
-    """Return residuals whose squares grow slowly where they are large, so that a single bad cell has limited influence.
+    """Compress large residuals, so that a single bad cell has limited influence on the fit.
 
     References: Cauchy's (Lorentz') loss, at twice the noise.
     """
@@ -45,7 +45,7 @@ def softened(residuals: Vector) -> Vector:
 
 
 def relative_line(x: Vector, y: Vector) -> tuple[float, float]:
-    """Fit intercept and slope, neither negative, by the least mean of |a + b x - y| / y: half of the points lie above.
+    """Fit a non-negative intercept and slope that minimise the mean of |a + b x - y| / y; half of the points lie above.
 
     Args:
         x: (M,) 0 or more.
@@ -71,7 +71,7 @@ def _weighted_line(x: Vector, y: Vector, weights: Vector) -> tuple[float, float]
     return float(solved[0]), float(solved[1])
 
 
-# Fixed assumptions:
+# Fixed constants:
 TRIP_MBIT = 0.35  # transferred by the first round trip: ten packets of 1,460 bytes to each of three requesters
 CAPACITY_EXPONENT = 0.8  # for sampled rows of log-normal popularity, at the measured hit rates
 
@@ -80,29 +80,27 @@ CAPACITY_EXPONENT = 0.8  # for sampled rows of log-normal popularity, at the mea
 class StepTimeModel:
     """Milliseconds of a step by window, rate and delay of the slowest owner; concurrent stages take their maximum.
 
-    T(W) = base + max(fetch(W) - hidden, 0), with
-
-    - fetch(W) = max(waits(W) delay, S(W) / min(rate, unhindered)): delays hide transfers, or the reverse;
+    T(W) = base + max(fetch(W) - hidden, 0), with these parts:
     - S(W) = (miss^4 + R(W)^4)^(1/4), R(W) = rebuild W^(exponent - 1): the slowest owner's traffic per step is nearly
       the maximum of both, because a cache that holds all rows of a short window has no misses;
     - M(W) = S(W) - R(W): the misses in it, none for short windows, ``miss`` for endless ones;
-    - waits(W) = trips max(1 - exp(-M(W) / (0.35 trips)), 1 / W): a step without misses waits for no reply, and a
-      rebuild's replies are concurrent with those of misses.
+    - waits(W) = trips max(1 - exp(-M(W) / (0.35 trips)), 1 / W): a step without misses waits for no reply. The replies
+            of a rebuild are concurrent with the replies of misses.
 
     Attributes:
-        base_ms: of a step without waiting.
-        hidden_ms: of fetching that hides behind the rest of a step.
-        miss_mbit: megabits of misses per step that one owner sends, to all requesters, for an endless window.
-        rebuild_mbit: megabits that it sends for a rebuild for W = 1: all of its rows in the step.
+        base_ms: milliseconds of a step without waiting.
+        hidden_ms: milliseconds of fetching that overlap with the rest of a step.
+        miss_mbit: megabits of misses per step that one owner sends to all requesters, for an endless window.
+        rebuild_mbit: megabits that it sends for a rebuild with W = 1: all of its rows in the step.
         exponent: c of W^c, the growth of a rebuild with the window, below 1.
         trips: sequential replies of a step with many misses; per cluster.
         unhindered_mbit: Mbit/s of an owner that is not throttled; per cluster.
 
     References: GreenDyGNN section IV-A, equations 1 and 2; section V-A for what overlaps.
 
-    Differs from the paper: an owner that is not throttled is a link like any other, at its own rate. So the cost of a
-    window on a clean network determines its traffic, and so does its cost under throttling. Hits follow from the
-    traffic of a rebuild and not from Eq. 2, whose half and slope 16 cells cannot determine. Eq. 1 adds its terms up.
+    Differs from the paper: an unthrottled owner is a link like any other, with its own rate. So the step times on clean
+    and on throttled networks both determine the traffic of a window. Hits follow from the traffic of a rebuild and not
+    from Eq. 2, whose half and slope 16 cells cannot determine. Eq. 1 adds its terms up.
     """
 
     base_ms: float
@@ -122,13 +120,13 @@ class StepTimeModel:
         return joined_misses(self.miss_mbit, self.rebuilt_mbit(windows))
 
     def waits(self, windows: ArrayLike) -> Vector:
-        """Return sequential replies of the slowest owner in a step, by window."""
+        """Return the number of sequential replies of the slowest owner in a step, by window."""
         windows = np.asarray(windows, dtype=np.float64)
         awaited = -np.expm1(-self.missed_mbit(windows) / (TRIP_MBIT * self.trips)) if self.trips else 0.0
         return np.asarray(self.trips * np.maximum(awaited, 1 / windows))
 
     def step_ms(self, windows: ArrayLike, mbit: ArrayLike = np.inf, delay_ms: ArrayLike = 0.0) -> Vector:
-        """Return milliseconds of a step, arguments broadcast: window, and rate and delay of the slowest owner."""
+        """Return milliseconds of a step by window, and by rate and delay of the slowest owner; arguments broadcast."""
         sent = self.missed_mbit(windows) + self.rebuilt_mbit(windows)
         transfer = 1e3 * sent / np.minimum(mbit, self.unhindered_mbit)
         fetch = np.maximum(self.waits(windows) * np.asarray(delay_ms, dtype=np.float64), transfer)
@@ -137,17 +135,17 @@ class StepTimeModel:
     def costs(
         self, name: str, *, parts: int, row_bytes: float, watts: Watts, rpc: RpcModel, noise: float
     ) -> CacheCosts:
-        """Return the same model as constants of step costs, for one requester of P - 1.
+        """Return the model as constants of step costs, as seen by one of P - 1 requesters.
 
-        The number of rows per step is that of a rebuild for W = 1: step times cannot distinguish them.
+        The rows per step are taken as the rows of a rebuild with W = 1: step times cannot distinguish them.
 
         Args:
-            name: of the dataset.
-            parts: P: an owner's rate is shared by the P - 1 others.
-            row_bytes: of a row's features.
-            watts: of a host.
-            rpc: of a fetch.
-            noise: spread of a fetch's time, as a standard deviation of its logarithm.
+            name: name of the dataset.
+            parts: P; an owner's rate is shared by the P - 1 others.
+            row_bytes: bytes of a row's features.
+            watts: power of a host.
+            rpc: time model of a fetch.
+            noise: standard deviation of the logarithm of a fetch's time.
         """
         rows_of_mbit = 1 / BITS / row_bytes  # an owner sends 1 / (P - 1) to each, and each asks P - 1 owners
         requested_mbit = max(self.rebuild_mbit, self.miss_mbit)
@@ -178,17 +176,17 @@ class StepTimeModel:
         )
 
 
-CLUSTER = ("trips", "unhindered_mbit")  # the same code has the same number of sequential replies, on the same network
+CLUSTER = ("trips", "unhindered_mbit")  # shared by all datasets: same code, same network
 OWN = ("base_ms", "hidden_ms", "miss_mbit", "rebuild_mbit", "exponent")
 FREE = (*OWN, *CLUSTER)
 CELL_NOISE = 0.02  # relative error of a typical cell; the influence of much larger errors is limited
 
-# Start of the fit, and the standard deviations of its prior on logarithms, compared with a cell's 0.02. Without the
-# prior, constants that the cells do not determine (some left out, none throttled) would be arbitrary.
+# Start of the fit, and standard deviations of its prior on logarithms; a cell's is 0.02. Without the prior, constants
+# that the cells do not determine (cells left out, none throttled) would be arbitrary.
 _TRIPS, _UNHINDERED, _EXPONENT = 10.0, 5000.0, 0.2
-_HIDDEN = 0.08  # of a step
-_REBUILD = 4.0  # times the traffic of the middle window
-_HELD = np.array([0.5, 0.5, 0.7, 1.0, 0.2])  # prior of base, hidden, miss, rebuild, exponent (itself)
+_HIDDEN = 0.08  # share of a step
+_REBUILD = 4.0  # multiple of the middle window's traffic
+_HELD = np.array([0.5, 0.5, 0.7, 1.0, 0.2])  # prior of base, hidden, miss, rebuild, exponent (not its logarithm)
 _HELD_CLUSTER = np.array([0.5, 0.5])
 MIN_CELLS = 7
 
@@ -204,7 +202,7 @@ def fit_steps(cells: Mapping[str, Sequence[StepCell]]) -> dict[str, StepTimeMode
     for dataset, dataset_cells in cells.items():
         if len(dataset_cells) < MIN_CELLS:
             raise DataError(
-                f"{dataset}: {len(dataset_cells)} measured steps; at least {MIN_CELLS} are needed for "
+                f"{dataset} has {len(dataset_cells)} measured steps. At least {MIN_CELLS} are needed to fit "
                 f"{len(FREE)} constants."
             )
     conditions = {dataset: _columns(dataset_cells) for dataset, dataset_cells in cells.items()}
@@ -231,16 +229,16 @@ def left_out(
     *,
     targets: Sequence[StepCell] | None = None,
 ) -> Vector:
-    """Predict each cell of a data set, (C,) milliseconds, by a fit without the cells that are the same.
+    """Predict (C,) milliseconds of each cell of a data set, by a fit that leaves out the same cells.
 
     Args:
-        cells: by dataset; those of other datasets are always included.
-        dataset: the one whose cells are left out in turn.
-        same: whether the second cell must be left out to predict the first.
-        targets: cells to predict; None for those of the dataset.
+        cells: by dataset; cells of other datasets are always included.
+        dataset: the dataset whose cells are left out in turn.
+        same: returns True if the second cell must be left out to predict the first.
+        targets: cells to predict; None for the dataset's cells.
 
     Returns:
-        NaN where too few cells remain for a fit.
+        Predictions; NaN if too few cells remain for a fit.
     """
     dataset_cells = cells[dataset]
     predicted_cells = dataset_cells if targets is None else targets
@@ -271,7 +269,7 @@ def _columns(cells: Sequence[StepCell]) -> tuple[Vector, Vector, Vector, Vector]
 
 
 def _initial_constants(windows: Vector, mbit: Vector, delay_ms: Vector, measured: Vector) -> Vector:
-    """Start of the fit: traffic from throttled cells, or else from the slowest step on a clean network."""
+    """Return the start of the fit: traffic from throttled cells, or else from the slowest step on a clean network."""
     fastest, throttled = float(measured.min()), np.isfinite(mbit)
     clean = ~throttled & (delay_ms == 0)
     if throttled.any():
@@ -284,7 +282,7 @@ def _initial_constants(windows: Vector, mbit: Vector, delay_ms: Vector, measured
 
 
 def _unpack(fitted: Vector, index: int) -> StepTimeModel:
-    """Return the model of a dataset: all constants are fitted as logarithms, except the exponent."""
+    """Return the model of a dataset; all constants except the exponent are fitted as logarithms."""
     first = len(CLUSTER) + index * len(OWN)
     named = dict(zip(FREE, map(float, [*fitted[first : first + len(OWN)], *fitted[: len(CLUSTER)]]), strict=True))
     return StepTimeModel(
@@ -292,7 +290,7 @@ def _unpack(fitted: Vector, index: int) -> StepTimeModel:
     )
 
 
-_LEAST = 8  # minimum number of fetches of an owner: two constants, and enough to estimate noise
+_LEAST = 8  # minimum number of fetches of an owner, enough for two constants and an estimate of the noise
 _SPREAD = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
 _SLOWER = 1.5  # minimum slowdown of a throttled owner
 
@@ -302,11 +300,11 @@ class ThrottledLink:
     """The effect of a condition on the fetches from one owner.
 
     Attributes:
-        owner: the throttled one.
-        bytes_per_s: rate of one requester: the owner's rate is shared by its requesters.
-        wait_s: additional seconds of any fetch, in the queue of the throttled link.
+        owner: the throttled owner.
+        bytes_per_s: rate of one requester; the requesters share the owner's rate.
+        wait_s: additional seconds of every fetch, in the queue of the throttled link.
         asking_bytes_per_s: rate of replies to the owner's own requests, which pass the same queue.
-        asking_wait_s: additional seconds of these.
+        asking_wait_s: additional seconds of these replies.
     """
 
     owner: int
@@ -318,14 +316,14 @@ class ThrottledLink:
 
 @dataclass(frozen=True, slots=True)
 class RpcError:
-    """Errors of a model on the fetches of one condition, as relative errors in percent.
+    """Relative errors of a model on the fetches of one condition, in percent.
 
     Attributes:
         condition: its name.
-        concurrent: whether all owners were requested at once.
+        concurrent: True if all owners were requested at once.
         fetches: number of fetches.
-        median, mean: of |predicted - measured| / measured.
-        paper_median, paper_mean: the same of the paper's Eq. 4.
+        median, mean: median and mean of |predicted - measured| / measured.
+        paper_median, paper_mean: the same for the paper's Eq. 4.
     """
 
     condition: str
@@ -345,7 +343,7 @@ class RpcFit:
         dataset: its name.
         owners: part -> its model, fitted to clean fetches.
         throttled: condition -> its effect.
-        noise: spread of measured over predicted time, as a standard deviation of its logarithm, on clean fetches.
+        noise: standard deviation of the logarithm of measured over predicted time, on clean fetches.
         row_bytes: bytes of a row.
         errors: by condition, for sequential and concurrent requests.
     """
@@ -381,26 +379,26 @@ class RpcFit:
 def fit_rpc(fetches: pd.DataFrame) -> RpcFit:
     """Fit the model of a fetch: per owner on clean fetches, then the effect of throttling per condition.
 
-    Lines minimise absolute relative errors, so that outliers have little influence. The throttled owner of a condition
-    is found in the data: the one that slowed down most. The constants are specific to the measured cluster.
+    Lines minimise absolute relative errors, so that outliers have little influence. A condition's throttled owner is
+    the one that slowed down most in the data. The constants are specific to the measured cluster.
 
     Args:
         fetches: of one dataset, with the columns of :func:`fetches_of`.
 
     Raises:
-        DataError: there are no clean fetches, too few of an owner, or a condition that slowed no owner down.
+        DataError: clean fetches are missing, an owner has too few, or a condition slowed no owner down.
     """
     dataset = str(fetches["dataset"].iloc[0])
     clean = fetches[(fetches["condition"] == "clean") & (fetches["rtt_s"] > 0)]
     owners: dict[int, RpcModel] = {}
     for owner in map(int, np.unique(fetches["owner"])):
-        mine = clean[clean["owner"] == owner]
-        if len(mine) < _LEAST:
+        owner_fetches = clean[clean["owner"] == owner]
+        if len(owner_fetches) < _LEAST:
             raise DataError(
-                f"{dataset}: {len(mine)} clean fetches from owner {owner}; at least {_LEAST} are needed "
-                "to fit its model."
+                f"{dataset} has {len(owner_fetches)} clean fetches from owner {owner}. At least {_LEAST} are "
+                "needed to fit its model."
             )
-        owners[owner] = RpcModel(*_fit_line(mine))
+        owners[owner] = RpcModel(*_fit_line(owner_fetches))
     row_bytes = float(np.median(fetches["nbytes"] / fetches["rows"]))
     bare = RpcFit(dataset, owners, {}, 0.0, row_bytes, ())
     off = np.log(clean["rtt_s"] / bare.rtt_s(clean))

@@ -26,8 +26,8 @@ class Condition:
     """The condition of one owner's link.
 
     Attributes:
-        mbit: rate in Mbit/s of everything that it sends, infinite for no limit.
-        delay_ms: milliseconds added to what it sends.
+        mbit: rate in Mbit/s of all its replies; infinite for no limit.
+        delay_ms: milliseconds added to each reply.
     """
 
     mbit: float = np.inf
@@ -35,33 +35,33 @@ class Condition:
 
     @property
     def is_clean(self) -> bool:
-        """Whether the link is neither throttled nor delayed."""
+        """True if the link is neither throttled nor delayed."""
         return self.delay_ms == 0.0 and self.mbit == np.inf
 
     @property
     def name(self) -> str:
-        """The condition's name, in the long form."""
+        """The condition's name in the long form."""
         if self.is_clean:
             return "clean"
         return f"c4_{self.delay_ms:g}ms" if self.delay_ms else f"c1_{self.mbit:g}mbit"
 
 
 def condition_named(name: str) -> Condition:
-    """Return the condition of a name in one of the forms of ``FORMS``.
+    """Parse the name of a condition, in one of the forms of ``FORMS``.
 
     Raises:
         ConfigError: the name has another form, or a rate of 0.
     """
     if not isinstance(name, str):
-        raise ConfigError(f"a condition {shortened(name)}: a string of one of the forms {FORMS} is needed.")
+        raise ConfigError(f"condition {shortened(name)} is not a string. Give one of the forms {FORMS}.")
     text = name.strip().lower()
     match = _NAMED.fullmatch(text)
     if text != "clean" and match is None:
-        raise ConfigError(f"unknown condition {shortened(name)}: allowed are {FORMS}.")
+        raise ConfigError(f"condition {shortened(name)} is unknown. Give one of the forms {FORMS}.")
     if match is None or match["mbit"] is None:
         return Condition(delay_ms=float(match["ms"]) if match else 0.0)
     if float(match["mbit"]) <= 0:
-        raise ConfigError(f"condition {shortened(name)}: a rate above 0 Mbit/s is needed; {FORMS}.")
+        raise ConfigError(f"condition {shortened(name)} has a rate of 0. Give a rate above 0 Mbit/s: {FORMS}.")
     return Condition(mbit=float(match["mbit"]))
 
 
@@ -91,8 +91,8 @@ class Watts:
     """Mean power of one host.
 
     Attributes:
-        busy: while its GPU computes.
-        stall: while its CPU threads spin and its GPU is idle, as when waiting for features.
+        busy: while the GPU computes.
+        stall: while CPU threads spin and the GPU is idle, as when waiting for features.
         idle: while nothing runs.
     """
 
@@ -114,10 +114,10 @@ def read_steps(source: str | Path | Iterable[Mapping[str, Any]]) -> dict[str, li
         cell = StepCell(*values)
         condition_named(cell.condition)
         if cell.window < 1 or not 0 < cell.ms < np.inf:
-            raise DataError(f"measured steps, row {number}, {cell}: a window of at least 1, time above 0.")
+            raise DataError(f"measured steps, row {number}, {cell}: give a window of at least 1 and a time above 0.")
         cells.setdefault(cell.dataset, []).append(cell)
     if not cells:
-        raise DataError(f"no measured steps in {shortened(source)}: rows with dataset, condition, window, measured_ms.")
+        raise DataError(f"{shortened(source)} has no measured steps. Give rows with {', '.join(kinds)}.")
     return cells
 
 
@@ -140,11 +140,11 @@ def read_fetches(folder: str | Path) -> dict[str, pd.DataFrame]:
 
 
 def checked_fetches(fetches: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """Validate the fetches that a caller gives, by data set."""
+    """Return a caller's fetches by data set, validated."""
     numbers = ("concurrent", "requester", "owner", "rows", "nbytes", "rtt_s")
     kinds = {"dataset": str, "condition": str, **dict.fromkeys(numbers, float)}
     if not isinstance(fetches, Mapping) or not all(isinstance(rows, pd.DataFrame) for rows in fetches.values()):
-        raise ConfigError(f"fetches={shortened(fetches)}: a mapping of dataset to table is needed, as of fetches_of().")
+        raise ConfigError(f"fetches={shortened(fetches)}: give a mapping of dataset to table, as from fetches_of().")
     tables = {}
     for name, rows in fetches.items():
         what = f"fetches of {name}, row"
@@ -154,13 +154,13 @@ def checked_fetches(fetches: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFra
         wrong = table[~np.isfinite(table[list(numbers)]).all(axis=1) | (table[["rows", "nbytes"]] <= 0).any(axis=1)]
         if len(wrong):
             row = wrong.iloc[0][list(numbers)].to_dict()
-            raise DataError(f"{what} {wrong.index[0] + 1}, {row}: finite numbers, rows and nbytes above 0 are needed.")
+            raise DataError(f"{what} {wrong.index[0] + 1}, {row}: give finite numbers, with rows and nbytes above 0.")
         tables[name] = table
     return tables
 
 
 def read_power(folder: str | Path) -> Watts | None:
-    """Return watts of a host, averaged over hosts, from ``power.csv`` of a folder; None if it has no such file.
+    """Return the watts of a host, averaged over hosts, from ``power.csv`` of a folder; None without such a file.
 
     Raises:
         DataError: a state is missing, or a row is invalid.
@@ -189,7 +189,7 @@ def _parse_rows(rows: Iterable[Mapping[str, Any]], kinds: Mapping[str, type], wh
     """
     for number, row in enumerate(rows, 1):
         if not isinstance(row, Mapping):
-            raise DataError(f"{what} {number}, {shortened(row)}: a mapping of column to value is needed.")
+            raise DataError(f"{what} {number}, {shortened(row)}: give a mapping of column to value.")
         try:
             yield tuple(kind(row[name]) for name, kind in kinds.items())
         except (KeyError, TypeError, ValueError) as error:
@@ -204,19 +204,19 @@ def _rows(source: str | Path | Iterable[Mapping[str, Any]], name: str) -> Iterat
         path = Path(source)
         path = path / name if path.is_dir() else path
         if not path.is_file():
-            raise DataError(f"no measured steps at {path}: a folder with {name}, such a file, or rows are needed.")
+            raise DataError(f"{path} has no measured steps. Give a folder with {name}, such a file, or rows.")
         yield from _read_csv(path)
         return
     records = getattr(source, "to_dict", None)  # a table of pandas
     rows = source if records is None else records("records")
     if not isinstance(rows, Iterable) or isinstance(rows, Mapping):
-        raise ConfigError(f"measured steps {shortened(source)}: a folder, a file or rows (mappings) are needed.")
+        raise ConfigError(f"measured steps {shortened(source)}: give a folder, a file or rows (mappings).")
     yield from rows
 
 
 def _read_csv(path: Path) -> Iterator[dict[str, str]]:
     open_file = gzip.open if path.suffix == ".gz" else open
-    guard = reading(path, remedy="Give a CSV file as it was measured.", damaged="cannot be read", damage=(csv.Error,))
+    guard = reading(path, remedy="Give a valid CSV file.", damaged="cannot be read", damage=(csv.Error,))
     with guard, open_file(path, "rt", newline="") as file:
         yield from csv.DictReader(file)
 
@@ -224,32 +224,32 @@ def _read_csv(path: Path) -> Iterator[dict[str, str]]:
 def fetches_of(rows: Iterable[Mapping[str, Any]], dataset: str) -> dict[str, pd.DataFrame]:
     """Return the fetches of a run by data set, for ``calibrate(..., fetches=)``.
 
-    A line is a fetch. Its columns: ``dataset`` and ``condition``, names; ``concurrent``, whether all owners were
-    requested at once; ``requester`` and ``owner``, indices of parts; ``rows``, and ``nbytes`` of these; ``rtt_s``.
+    A row is a fetch. Columns: ``dataset`` and ``condition``; ``concurrent``, True if all owners were requested at once;
+    ``requester`` and ``owner``, indices of parts; ``rows`` and their ``nbytes``; ``rtt_s``.
 
     Args:
-        rows: of the table ``fetches``: part, owner, rows, bytes and rtt_s are used. A run requests from all owners at
+        rows: rows of the table ``fetches``, with part, owner, rows, bytes and rtt_s. A run requests from all owners at
             once.
-        dataset: its name.
+        dataset: name of the dataset.
 
     Raises:
-        DataError: there are no rows, or one lacks these columns.
+        DataError: there are no rows, or a row lacks a column.
     """
     table = _table(rows, dict.fromkeys(("part", "owner", "rows", "bytes", "rtt_s"), float), "fetch")
     if table.empty:
-        raise DataError(f"no fetches of {dataset} were recorded: train it with a system that fetches features.")
+        raise DataError(f"no fetches of {dataset} were recorded. Train it with a system that fetches features.")
     named = table.rename(columns={"part": "requester", "bytes": "nbytes"})
     return {dataset: named.assign(dataset=dataset, condition="clean", concurrent=True)}
 
 
 def cells_of(steps: Iterable[tuple[int, float]], dataset: str, *, condition: str = "clean") -> list[dict[str, Any]]:
-    """Return the cells of a run, for :func:`dtdg_lab.calibration.calibrate`: the mean time of a step by window.
+    """Return the mean time of a run's steps by window, as cells for :func:`dtdg_lab.calibration.calibrate`.
 
     Args:
-        steps: window and seconds of every step to include.
-        dataset: its name.
-        condition: the links' condition throughout: "clean", or the setting of one owner's links; if these are
-            given per link, X Mbit/s of ``c1_X`` are P - 1 times the rate of one.
+        steps: window and seconds of every step.
+        dataset: name of the dataset.
+        condition: the links' condition throughout the run: "clean", or the setting of one owner's links. X Mbit/s of
+            ``c1_X`` are P - 1 times the rate of one link.
     """
     by_window: dict[int, list[float]] = {}
     for window, seconds in steps:

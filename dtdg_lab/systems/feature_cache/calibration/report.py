@@ -1,4 +1,4 @@
-"""Errors of a calibration, the regret of windows chosen by it, and both as Markdown."""
+"""Errors of a calibration, and the regret of windows chosen by it, as Markdown."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pandas as pd
 from dtdg_lab.network.links import BITS
 from dtdg_lab.systems.feature_cache.calibration.fits import RpcFit, StepTimeModel
 
-MIDDLE = 16  # the window of the baseline guess
-ALIKE = 0.01  # relative difference of predictions within which windows are equivalent: the nearest to MIDDLE is taken
+MIDDLE = 16  # window of the baseline guess
+ALIKE = 0.01  # relative difference within which predictions are equivalent; the window nearest to MIDDLE wins
 
 
 def dataset_report(
@@ -37,12 +37,12 @@ def mean_percent(errors: Sequence[CellError]) -> tuple[float, float, float]:
 
 
 def against_middle(errors: Sequence[CellError]) -> tuple[float, float, float, int]:
-    """Return mean errors in percent over the cells that the baseline guess covers, and the number of these.
+    """Return mean errors in percent over the cells that the baseline guess covers, and the number of these cells.
 
     The guess is the measurement under the same condition at W = 16.
 
     Returns:
-        For the guess; for fits without the cell; for fits without its condition; cells. NaN if there are none.
+        For the guess; for fits without the cell; for fits without its condition; number of cells. NaN without cells.
     """
     covered = _percents(errors).abs().dropna(subset=["middle_ms"])
     means = covered.mean()
@@ -50,7 +50,7 @@ def against_middle(errors: Sequence[CellError]) -> tuple[float, float, float, in
 
 
 def _percents(errors: Sequence[CellError]) -> pd.DataFrame:
-    """Return each prediction over its measurement, minus 1, in percent; NaN where there is none."""
+    """Return the relative error of each prediction in percent; NaN without a prediction."""
     table = pd.DataFrame(errors, columns=[*_PREDICTIONS, "measured_ms"])
     return 100 * (table[list(_PREDICTIONS)].div(table["measured_ms"], axis=0) - 1)
 
@@ -60,16 +60,17 @@ _PREDICTIONS = ("predicted_ms", "cell_out_ms", "condition_out_ms", "middle_ms")
 
 @dataclass(frozen=True, slots=True)
 class WindowRegret:
-    """Cost of choosing a window by a model under one condition: measured time relative to the best measured one.
+    """Measured time of a window chosen by a model, relative to the best measured window, under one condition.
 
     Attributes:
-        dataset, condition: of the cells.
+        dataset, condition: dataset and condition of the cells.
         windows: number of measured windows.
-        best: window of the least measured time.
-        cell_out, condition_out: windows chosen by fits without the cell, and without the condition; None if one of
-            its cells could not be predicted.
-        cell_out_percent, condition_out_percent: measured time of these over the best, minus 1, in percent, or NaN.
-        middle_percent: the same for W = 16, or the window nearest to it, without any model.
+        best: window with the lowest measured time.
+        cell_out, condition_out: windows chosen by fits without the cell, and without the condition; None if a cell
+        could
+            not be predicted.
+        cell_out_percent, condition_out_percent: their measured time over the best, minus 1, in percent, or NaN.
+        middle_percent: the same for the window nearest to 16, without any model.
     """
 
     dataset: str
@@ -86,10 +87,10 @@ class WindowRegret:
 def regrets(errors: Sequence[CellError]) -> list[WindowRegret]:
     """Return the regret of the chosen window under every condition with at least two measured windows.
 
-    Windows whose predictions are within 1 % of the best are equivalent, and the one nearest to 16 is taken.
+    Windows whose predictions are within 1 % of the best are equivalent; the one nearest to 16 is chosen.
 
     Args:
-        errors: of ``Calibration.errors()``, with those of ``Calibration.errors_on`` for held-out cells.
+        errors: from ``Calibration.errors()``, or ``Calibration.errors_on`` for held-out cells.
     """
     by_condition: dict[tuple[str, str], list[CellError]] = {}
     for error in errors:
@@ -113,12 +114,10 @@ def regrets(errors: Sequence[CellError]) -> list[WindowRegret]:
 
 
 def _chosen_cell(errors: Sequence[CellError], name: str) -> CellError | None:
-    """Return the window nearest to the middle among those that the model considers equivalent to its best."""
+    """Return the cell nearest to the middle window among those predicted as good as the best, if any."""
     lowest = np.min([getattr(error, name) for error in errors])
     alike = [error for error in errors if getattr(error, name) <= lowest * (1 + ALIKE)]
-    return min(
-        alike, key=_distance_from_middle, default=None
-    )  # none where a prediction is missing, and the least is NaN
+    return min(alike, key=_distance_from_middle, default=None)  # a missing prediction makes the lowest NaN
 
 
 def _distance_from_middle(error: CellError) -> float:
@@ -191,13 +190,13 @@ class CellError:
     """A measured cell and its predictions.
 
     Attributes:
-        dataset, condition, window: of the cell.
+        dataset, condition, window: identify the cell.
         measured_ms: mean of its steps.
-        predicted_ms: by the model fitted to all cells; if this cell was not among them, to all others.
+        predicted_ms: by the model fitted to all cells, or to all others if this cell was held out.
         cell_out_ms: by a model fitted without this cell.
         condition_out_ms: by a model fitted without all cells of its condition; NaN if too few remain.
-        middle_ms: measurement under the same condition at W = 16, or at the nearest other window: a guess without a
-            model. NaN if the condition has no other cell.
+        middle_ms: measurement under the same condition at the other window nearest to 16, a guess without a model; NaN
+            if the condition has no other cell.
     """
 
     dataset: str
@@ -211,12 +210,12 @@ class CellError:
 
     @property
     def percent(self) -> float:
-        """Predicted over measured, minus 1, in percent."""
+        """Relative error of the prediction in percent."""
         return 100 * (self.predicted_ms / self.measured_ms - 1)
 
 
 def _markdown_table(lines: Sequence[Sequence[str]], *, text_columns: int = 1) -> str:
-    """Return a table whose first line is its head; columns after the first ``text_columns`` hold numbers."""
+    """Return a Markdown table with the first line as its head; columns after the first ``text_columns`` are numbers."""
     head, *body = lines
     rule = ["---"] * text_columns + ["---:"] * (len(head) - text_columns)
     return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *body))

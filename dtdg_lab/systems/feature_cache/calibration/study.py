@@ -1,4 +1,4 @@
-"""A calibration of steps and fetches on a machine: which cells are measured, how, and what is kept of them."""
+"""Calibration of this machine: the cells to measure, their runs and fetches, and the files of the measurements."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dtdg_lab.runs.stored_run import StoredRun
 
 Cell = tuple[str, int]  # condition, window
-_FETCHED = ("clean", "c1")  # conditions whose fetches are timed by themselves
+_FETCHED = ("clean", "c1")  # conditions whose fetches are also timed separately
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
     STEPS: ("dataset", "condition", "window", "measured_ms"),
     FETCHES: ("dataset", "condition", "concurrent", "requester", "owner", "rows", "rtt_s", "feat_dim"),
@@ -46,12 +46,12 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CalibrationStudy:
-    """A calibration of this machine, and where its measurements are.
+    """A calibration of this machine, and the folder of its measurements.
 
     Attributes:
-        calibration: fitted to them.
-        folder: with the files of :func:`dtdg_lab.calibration.calibrate`.
-        described: what was measured, in words.
+        calibration: fitted to the measurements.
+        folder: has the files of :func:`dtdg_lab.calibration.calibrate`.
+        described: title of the study.
         parts: P of the runs.
     """
 
@@ -61,11 +61,11 @@ class CalibrationStudy:
     parts: int
 
     def costs(self) -> CacheCosts:
-        """Return the costs of steps here, for the simulator and the planner."""
+        """Return the costs of steps on this machine, for the simulator and the planner."""
         return self.calibration.costs(parts=self.parts)
 
     def table(self) -> str:
-        """Return measurements, predictions with and without a cell or its condition, and constants, as Markdown."""
+        """Return the report of the calibration, as Markdown."""
         return f"{self.described}\n\n{self.calibration.table()}"
 
     def figure(self) -> Figure:
@@ -77,39 +77,39 @@ class CalibrationStudy:
 
 
 def planned_cells(windows: Sequence[int], conditions: Sequence[str], middle: int) -> tuple[Cell, ...]:
-    """Return clean links at every window, and the other conditions at one, in the order of measurement.
+    """Return the cells in the order of measurement: clean links at every window, other conditions at one window.
 
     Args:
         windows: W.
         conditions: see :mod:`dtdg_lab.systems.feature_cache.calibration.calibration`; clean need not be among them.
-        middle: the one window of conditions that are not clean.
+        middle: window of conditions other than clean.
 
     Raises:
-        ConfigError: no such condition, a window below 1, or fewer cells than constants.
+        ConfigError: a condition is unknown, a window below 1, or there are fewer cells than constants.
     """
     named = list(dict.fromkeys(condition_named(name).name for name in conditions))
     if not windows or min(*windows, middle) < 1:
-        raise ConfigError(f"windows={tuple(windows)}, middle={middle}: windows of at least 1 step are needed.")
+        raise ConfigError(f"windows={tuple(windows)}, middle={middle}: give windows of at least 1 step.")
     clean = [("clean", window) for window in dict.fromkeys((*windows, middle))]
     cells = (*clean, *((name, middle) for name in named if name != "clean"))
     if len(cells) < LEAST:
         raise ConfigError(
-            f"windows={tuple(windows)} and conditions={tuple(conditions)} are {len(cells)} cells to measure: at least "
-            f"{LEAST} are needed, for a fit of seven constants without one of them."
+            f"windows={tuple(windows)} and conditions={tuple(conditions)} give {len(cells)} cells. At least {LEAST} "
+            "are needed to fit seven constants without one of them."
         )
     return cells
 
 
-LEAST = 8  # one more than the constants of a step: each cell is left out in turn
-MIDDLE = 16  # the window under conditions that are not clean
+LEAST = 8  # one more than the constants of a step, since each cell is left out in turn
+MIDDLE = 16  # window of conditions other than clean
 
 
 class CalibrationPlan:
     """The runs and fetches of a study; see :func:`dtdg_lab.calibration.calibrate_here` for the arguments.
 
     Attributes:
-        cells: that have a run each.
-        first: of the run before them, whose steps do not count.
+        cells: each has a run.
+        first: config of the first run, which warms up and is not measured.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class CalibrationPlan:
         self._config, self._rows, self._repeats, self._steps, self._name = config, rows, repeats, steps, name
 
     def configs(self, first: StoredRun, warm_ups: int) -> list[RunConfig]:
-        """Return the config of each cell's run, with additional steps to warm it up."""
+        """Return the config of each cell's run, with additional warm-up steps."""
         self._facts = next(event["data"] for event in reversed(first.events) if event["kind"] == "features")
         steps = [warm_ups + max(self._steps, 2 * window) for _, window in self.cells]
         epochs = [math.ceil(many / self._facts["steps_per_epoch"]) for many in steps]
@@ -139,12 +139,12 @@ class CalibrationPlan:
     def study(
         self, folder: Path, seconds: Sequence[Sequence[float]], power: Sequence[Mapping[str, Any]]
     ) -> CalibrationStudy:
-        """Measure fetches, write all measurements as files, and calibrate from these.
+        """Measure fetches, write all measurements to files, and calibrate from these.
 
         Args:
-            folder: of the files; those of an earlier study are replaced.
+            folder: folder of the files; files of an earlier study are replaced.
             seconds: of the steps of each cell's run.
-            power: watts of all runs; empty if they are unknown here.
+            power: watts of all runs; empty if unknown on this machine.
         """
         config, name = self._config, self._name
         steps = [
@@ -177,8 +177,8 @@ class CalibrationPlan:
 def links_of(name: str, parts: int) -> str:
     """Return the option ``links`` of a condition, applied to the replies of the last part.
 
-    A rate is that of everything that the owner sends, and each of the P - 1 others gets as much of it; a delay is that
-    of one link, to part 0.
+    The rate of an owner covers all its replies; each of the P - 1 requesters gets an equal share. A delay applies to
+    one link, to part 0.
     """
     condition = condition_named(name)
     if condition.delay_ms:
@@ -215,31 +215,31 @@ def measure(
     seed: int = 0,
     timeout_s: float = 30.0,
 ) -> list[dict[str, Any]]:
-    """Measure requests of part 0 to the others, one at a time and all at once; each part has a process.
+    """Measure requests of part 0 to the other parts, one at a time and all at once; each part has a process.
 
     Args:
-        rows: numbers of rows to request; each owner has twice the largest number, random floats.
+        rows: numbers of rows to request; each owner has twice the largest number, as random floats.
         features: F, floats in a row.
-        repeats: round trips of each number and owner, one at a time and at once.
+        repeats: round trips per number and owner, one at a time and at once.
         parts: P, at least 2.
-        links: the link of part o's replies to part 0 at ``[o, 0]``; None for no emulation.
+        links: at ``[o, 0]`` the link of part o's replies to part 0; None for no emulation.
         condition: written to each row.
         dataset: written to each row.
         seed: of the floats and the requested rows.
-        timeout_s: seconds of silence that end the measurement.
+        timeout_s: seconds without a reply after which the measurement fails.
 
     Returns:
         Rows with dataset, condition, concurrent (1: all owners were requested at once), requester, owner, rows, rtt_s
-        and feat_dim (floats in a row): the columns of the campaign that the simulator's constants come from.
+        and feat_dim (floats in a row): the columns of the measurements that the simulator's constants come from.
 
     Raises:
-        PlanError: fewer than two parts, or no numbers of rows.
+        PlanError: a size is too small, or no numbers of rows are given.
         RunFailedError: a server exited or did not reply.
     """
     if parts < 2 or not rows or min(rows) < 1 or features < 1 or repeats < 1:
         raise PlanError(
-            f"rows={list(rows)}, features={features}, repeats={repeats}, parts={parts}: positive numbers of rows, at "
-            "least one feature, one repeat and two parts are needed."
+            f"rows={list(rows)}, features={features}, repeats={repeats}, parts={parts}: give positive numbers of rows, "
+            "at least one feature and one repeat, and at least two parts."
         )
     token, random = secrets.token_bytes(TOKEN_BYTES), generator(seed, "feature probe")
     keys = np.arange(2 * max(rows), dtype=np.int64)

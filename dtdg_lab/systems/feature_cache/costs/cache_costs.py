@@ -19,15 +19,15 @@ Vector = NDArray[np.float64]
 _ABOVE_ZERO = ("rows", "row_bytes", "link_bytes_per_s", "hit_half", "hit_slope", "rebuild_rows", "wait_rows")
 _AT_LEAST_ZERO = ("base_s", "trips", "rebuild_trips", "rebuild_s", "busy_w", "stall_w", "rpc_s", "hidden_s")
 _SHARES = ("hit_max", "hit_min", "capacity_exponent", "exposed", "overlap")
-_LATER = {"miss_trips": 0.0, "overlapped": False, "hidden_s": 0.0, "wait_rows": 1.0}  # omitted from digests if so
-SENT_NORM = 4  # exponent of the norm that joins misses and rebuilds: nearly their maximum
+_LATER = {"miss_trips": 0.0, "overlapped": False, "hidden_s": 0.0, "wait_rows": 1.0}  # defaults, left out of digests
+SENT_NORM = 4  # exponent of the norm that combines misses and rebuilds: nearly their maximum
 
 
 def joined_misses(endless: ArrayLike, rebuilt: ArrayLike) -> Vector:
-    """Return the misses of a window, from those of an endless one and the rebuild's traffic per step.
+    """Return the misses of a window, from the misses of an endless one and the rebuild's traffic per step.
 
-    Total traffic is nearly the maximum of both; misses are the part that is not rebuild. The cache holds nearly all
-    rows of a short window, so that hardly anything is missed there.
+    Total traffic is nearly the maximum of both; misses are the rest after the rebuild. The cache of a short window
+    holds nearly all its rows, so hardly any row is missed.
     """
     endless, rebuilt = np.asarray(endless, dtype=np.float64), np.asarray(rebuilt, dtype=np.float64)
     return np.asarray((endless**SENT_NORM + rebuilt**SENT_NORM) ** (1 / SENT_NORM) - rebuilt)
@@ -38,9 +38,9 @@ class StepCosts(NamedTuple):
 
     Attributes:
         seconds: (...) of a step.
-        joules: (...) of a step, of one part.
-        miss_s: (...) seconds of it for the slowest owner's misses, hidden or not.
-        rebuild_s: (...) seconds of it for rebuilding: its bytes on that link, and its constant part.
+        joules: (...) of a step, for one part.
+        miss_s: (...) seconds for the slowest owner's misses, including hidden ones.
+        rebuild_s: (...) seconds for rebuilding: its bytes on that link, and its constant part.
         hits: (..., P - 1) share of the rows requested from each owner that the cache contains.
         hit: (...) the same over all owners.
     """
@@ -54,7 +54,7 @@ class StepCosts(NamedTuple):
 
 
 class _Loads(NamedTuple):
-    """The part that is independent of the links: bytes per step of misses and rebuilds, waits, hits (..., P - 1)."""
+    """The part of the costs that is independent of the links: bytes and waits per step, hits (..., P - 1)."""
 
     miss: Vector
     rebuild: Vector
@@ -69,11 +69,11 @@ class CacheCosts:
     """Constants of one dataset on one cluster, from the perspective of one part.
 
     Attributes:
-        name: of the calibrated dataset.
+        name: the calibrated dataset.
         parts: P, at least 2.
-        base_s: seconds of a step without fetches: computing, and the gradients.
+        base_s: seconds of a step without fetches: computing, and exchanging gradients.
         rows: remote rows per step, over all owners.
-        row_bytes: bytes of one on the network.
+        row_bytes: bytes of a row on the network.
         link_bytes_per_s: rate of an unthrottled link from an owner to a requester.
         trips: sequential replies per step; each is delayed by the link.
         rebuild_trips: the same for a rebuild.
@@ -84,20 +84,20 @@ class CacheCosts:
         rebuild_exponent: c of W^c, from -1 to 1.
         rebuild_s: constant seconds that a rebuild stops training.
         exposed: share of the rebuild's bytes that delay training.
-        overlap: share of the shorter one of computing and fetching that hides behind the longer: 0 adds them up,
-            1 takes the maximum.
-        norm: exponent that joins a link's waiting and its transfer: 1 is their sum, large ones nearly the maximum.
+        overlap: share of the shorter of computing and fetching that hides behind the longer: 0 adds them up, 1 takes
+            the maximum.
+        norm: exponent that combines a link's waiting and its transfer: 1 is their sum, large ones nearly the maximum.
         busy_w, stall_w: watts of one part while computing, and while waiting.
         asked: share of the rows requested from each other part, (P - 1,) summing to 1; empty for equal shares.
         rpc_s: seconds of a fetch apart from its bytes and the link's delay (a step's are in ``base_s``).
-        rtt_noise: spread of a fetch's time around the RPC model, as a standard deviation of its logarithm.
+        rtt_noise: standard deviation of the logarithm of a fetch's time around the RPC model.
         miss_trips: sequential replies of an owner per step with a miss of its rows; without a miss there are none. The
             probability of a miss is that of a Poisson number of missed rows being above 0.
         wait_rows: missed rows of an owner at which all but 1 / e of these replies occur.
-        overlapped: whether replies of misses and of rebuilds, and waiting and transfer, are concurrent: the maximum
+        overlapped: True if replies of misses and of rebuilds, and waiting and transfer, are concurrent: their maximum
             counts, not their sum or ``norm``. Hits then follow from the rows of rebuilds (:func:`joined_misses`) and
             ``hit_min``, not from ``hit_half`` and ``hit_slope``.
-        hidden_s: seconds of a step's fetching that hide behind the rest of the step, whatever ``overlap`` is.
+        hidden_s: seconds of fetching that overlap with the rest of the step, whatever ``overlap`` is.
 
     Raises:
         ConfigError: a constant is not a number, or out of range.
@@ -134,7 +134,7 @@ class CacheCosts:
 
     def __post_init__(self) -> None:
         if self.parts < 2:
-            raise ConfigError(f"parts={self.parts}: a cache of remote features needs at least 2.")
+            raise ConfigError(f"parts={self.parts}: a cache of remote features needs at least 2 parts.")
         for names, low, high in (
             (_ABOVE_ZERO, np.nextafter(0.0, 1.0), np.inf),
             ((*_AT_LEAST_ZERO, "rtt_noise", "miss_trips"), 0.0, np.inf),
@@ -147,20 +147,20 @@ class CacheCosts:
                 if not (low <= value <= high and np.isfinite(value)):
                     bound = "above 0" if 0 < low < 1 else f"of at least {low:g}"
                     allowed = f"from {low:g} to {high:g}" if high == 1.0 else bound
-                    raise ConfigError(f"{name}={value}: a number {allowed} is needed.")
+                    raise ConfigError(f"{name}={value} is out of range: give a number {allowed}.")
         if not self.asked:
             object.__setattr__(self, "asked", (1 / (self.parts - 1),) * (self.parts - 1))
         if len(self.asked) != self.parts - 1 or min(self.asked) <= 0 or abs(sum(self.asked) - 1) > 1e-6:
-            raise ConfigError(f"asked={self.asked}: {self.parts - 1} shares above 0 that sum to 1 are needed.")
+            raise ConfigError(f"asked={self.asked}: give {self.parts - 1} shares above 0 that sum to 1.")
 
     def digest(self) -> str:
-        """Return the SHA-256 of all constants, in hexadecimal: it identifies what a policy was trained with."""
+        """Return the SHA-256 of all constants, in hexadecimal: the identity of a policy's training costs."""
         constants = {name: value for name, value in asdict(self).items() if value != _LATER.get(name)}
         text = json.dumps(constants, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     def hit_rate(self, windows: ArrayLike) -> Vector:
-        """Return h(W) of an evenly shared cache, by window (...)."""
+        """Return h(W), the hit rate of an evenly shared cache, by window (...)."""
         windows = np.asarray(windows, dtype=np.float64)
         if self.overlapped:
             missed = joined_misses(self.rows * (1 - self.hit_min), self.fetched(windows) / windows) / self.rows
@@ -169,7 +169,7 @@ class CacheCosts:
         return np.asarray(self.hit_min + fall / (1 + (windows / self.hit_half) ** self.hit_slope))
 
     def fetched(self, windows: ArrayLike) -> Vector:
-        """Return rows that a rebuild for a window fetches, over all owners, by window (...)."""
+        """Return the rows that a rebuild for a window fetches from all owners, by window (...)."""
         return np.asarray(self.rebuild_rows * np.asarray(windows, dtype=np.float64) ** self.rebuild_exponent)
 
     def step(self, windows: ArrayLike, delays_s: ArrayLike, bytes_per_s: ArrayLike, shares: ArrayLike) -> StepCosts:
@@ -179,7 +179,7 @@ class CacheCosts:
             windows: (...) W, in steps.
             delays_s: (..., P - 1) seconds added to every reply of each other part.
             bytes_per_s: (..., P - 1) rate of each link; infinite for no limit.
-            shares: (..., P - 1) of the cache for each other part's rows, summing to 1.
+            shares: (..., P - 1) shares of the cache for each other part's rows, summing to 1.
         """
         return self._step(self._loads(windows, shares), delays_s, bytes_per_s)
 
@@ -188,7 +188,7 @@ class CacheCosts:
         return self.step(windows, delays_s, bytes_per_s, shares).seconds
 
     def of_actions(self, delays_s: ArrayLike, bytes_per_s: ArrayLike | None = None) -> StepCosts:
-        """Return costs of a step under every action of :class:`CacheActions`: arrays (..., A), hits (..., A, P - 1).
+        """Return the costs of a step under every action of :class:`CacheActions`: (..., A), with hits (..., A, P - 1).
 
         Args:
             delays_s: (..., P - 1), as of :meth:`step`.
@@ -253,7 +253,7 @@ class CacheCosts:
 
 @lru_cache(maxsize=256)
 def _loads_of_actions(costs: CacheCosts) -> _Loads:
-    """Return the loads of all actions, (A,) and (A, P - 1), cached since every decision needs them."""
+    """Return the loads of all actions, (A,) and (A, P - 1); cached because every decision needs them."""
     actions = CacheActions(costs.parts)
     windows = [actions.window(action) for action in range(len(actions))]
     loads = costs._loads(windows, np.stack([actions.shares(action) for action in range(len(actions))]))
@@ -267,13 +267,13 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CacheChoices:
-    """The choices of the simulator: the A = 8 P actions, and one more, an evenly shared cache per epoch.
+    """The choices of the simulator: the A = 8 P actions, and an evenly shared cache that is rebuilt once per epoch.
 
     Attributes:
-        actions: those that may be chosen live; their numbers are kept.
+        actions: the actions of a run, under the same numbers.
         windows: (A + 1,) W of each choice.
-        allocations: (A + 1,) 0 for the uniform one, otherwise 1 + the index of the preferred part.
-        shares: (A + 1, P - 1) of the cache for each other part's rows.
+        allocations: (A + 1,) 0 for the uniform allocation, otherwise 1 + the index of the preferred part.
+        shares: (A + 1, P - 1) shares of the cache for each other part's rows.
     """
 
     actions: CacheActions
@@ -289,7 +289,7 @@ class CacheChoices:
 
 @lru_cache(maxsize=64)
 def cache_choices(parts: int, epoch_steps: int) -> CacheChoices:
-    """Return the choices of P parts for epochs of this length."""
+    """Return the choices of P parts for epochs of ``epoch_steps`` steps."""
     actions = CacheActions(parts)
     numbers = np.arange(len(actions) + 1)
     windows = np.array([*(actions.window(action) for action in range(len(actions))), epoch_steps])
@@ -344,7 +344,7 @@ class RpcModel:
     """rtt = a + b bytes + trips delay + bytes / rate.
 
     Attributes:
-        a_s: seconds of a fetch apart from its bytes: its initiation.
+        a_s: seconds to initiate a fetch.
         s_per_byte: b, seconds per byte on an unthrottled link.
         trips: number of the fetch's sequential messages; each one is delayed.
 
@@ -364,12 +364,12 @@ class RpcModel:
 
 @dataclass(frozen=True, slots=True)
 class PaperRpcModel:
-    """rtt = alpha + beta bytes + gamma bytes delay: kept for comparison, under the name ``paper``.
+    """rtt = alpha + beta bytes + gamma bytes delay: the paper's model, for comparison.
 
-    Here a delay of 20 ms makes a fetch of 200 kB only 0.8 ms slower, and one without bytes not at all.
+    By this model, a delay of 20 ms makes a fetch of 200 kB only 0.8 ms slower, and one without bytes not at all.
 
     Attributes:
-        alpha_s: seconds of a fetch apart from its bytes.
+        alpha_s: seconds to initiate a fetch.
         s_per_byte: beta.
         s_per_byte_ms: gamma, seconds per byte and millisecond of delay.
 

@@ -1,4 +1,4 @@
-"""Costs of a run's steps, as far as they can be counted and timed before it begins."""
+"""Costs of a run's steps, counted and timed before it begins."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dtdg_lab.systems.feature_cache.pipeline.fetching import Fetcher, OwnerReply
 from dtdg_lab.systems.feature_cache.pipeline.keys import KeySpace
 from dtdg_lab.systems.feature_cache.pipeline.window_schedule import Lookahead
 
-REPEATS, FEW, MANY = 5, 1, 2000  # repetitions, and the smaller and larger number of rows
+REPEATS, FEW, MANY = 5, 1, 2000  # repetitions, and the smaller and the larger number of rows
 LEAST = 1e-3
-LOGS = 20.0  # bound of logarithms in the search: exponentials stay finite, and beyond it are effectively 0 or infinity
+LOGS = 20.0  # bound of logarithms in the search, so that exponentials stay finite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,13 +26,13 @@ class RunFacts:
     """Measurements of a run.
 
     Attributes:
-        name: of the dataset.
+        name: name of the dataset.
         part: the part that owns the cache.
-        space: of all keys.
+        space: the space of all keys.
         capacity: rows of the cache.
-        row_bytes: of a row.
+        row_bytes: bytes of a row.
         base_s: seconds of a step whose features are local.
-        rpc: time of a fetch on clean links.
+        rpc: time model of a fetch on clean links.
         busy_w, stall_w: watts of a part while computing, and while waiting.
     """
 
@@ -56,9 +56,9 @@ def timed_fetches(
     note: Callable[[OwnerReply], None],
     loopback: bool = False,
 ) -> RpcModel:
-    """Return the time model of a fetch, from medians of a few small and large ones of each other part.
+    """Fit the time model of a fetch to medians of a few small and large fetches from each other part.
 
-    With ``loopback`` the part's own rows are requested instead: the time of a fetch without a slow link.
+    With ``loopback`` the part's own rows are requested instead, to time a fetch without a slow link.
     """
     times: dict[int, list[float]] = {FEW: [], MANY: []}
     sizes: dict[int, list[int]] = {FEW: [], MANY: []}
@@ -68,9 +68,9 @@ def timed_fetches(
             continue
         for rows in (FEW, MANY):
             for _ in range(REPEATS):
-                began = time.perf_counter()
+                start = time.perf_counter()
                 reply = fetcher.fetch({owner: keys[:rows]})[owner]
-                times[rows].append(time.perf_counter() - began)
+                times[rows].append(time.perf_counter() - start)
                 note(reply)
                 sizes[rows].append(reply.nbytes)
     few_s, many_s = (float(np.median(times[rows])) for rows in (FEW, MANY))
@@ -80,11 +80,11 @@ def timed_fetches(
 
 
 def run_costs(facts: RunFacts, batches: Sequence[NDArray[np.int64]]) -> CacheCosts:
-    """Return constants of a part's steps, from the keys of its first batches.
+    """Estimate the constants of a part's steps from the keys of its first batches.
 
     Hit rates and rows of a rebuild are counted for every window, and the functions of :class:`CacheCosts` are fitted to
     them. Training, fetching and rebuilding are concurrent: the longest determines the time. A rebuild delays training
-    by the initiation of a fetch, so that of equally good windows the longest is the cheapest.
+    by the initiation of a fetch, so the longest of equally good windows is the cheapest.
 
     Args:
         facts: measurements of the run.
@@ -133,12 +133,12 @@ def _hit_law(windows: NDArray[np.int64], hits: NDArray[np.float64]) -> tuple[flo
     if highest - lowest < LEAST:
         return highest, min(highest, lowest), 16.0, 1.0
 
-    def left(parameters: NDArray[np.float64]) -> NDArray[np.float64]:
+    def errors(parameters: NDArray[np.float64]) -> NDArray[np.float64]:
         low, (half, slope) = lowest * _share(parameters[0]), np.exp(np.clip(parameters[1:], -LOGS, LOGS))
         power = np.exp(np.clip(slope * np.log(windows / half), -LOGS, LOGS))
         return np.asarray(low + (highest - low) / (1 + power) - hits)
 
-    solution = least_squares(left, np.array([3.0, np.log(16.0), 0.0]))
+    solution = least_squares(errors, np.array([3.0, np.log(16.0), 0.0]))
     half, slope = np.clip(np.exp(np.clip(solution[1:], -LOGS, LOGS)), 1e-2, [1e4, 8.0])
     return highest, float(lowest * _share(solution[0])), float(half), float(slope)
 

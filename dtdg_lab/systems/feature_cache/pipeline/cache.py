@@ -1,4 +1,4 @@
-"""The cache of rows that other parts own: the selection of its rows, its building, and its lookups."""
+"""The cache of rows that other parts own: selecting its rows, building it, and looking keys up."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from dtdg_lab.systems.feature_cache.pipeline.fetching import Fetch, OwnerReply, 
 from dtdg_lab.systems.feature_cache.pipeline.keys import KeySpace
 from dtdg_lab.systems.feature_cache.pipeline.window_plan import WindowPlan
 
-DENSE_KEYS = 2**22  # up to this number, a dense index of all keys is stored: 16 MB, and look-ups without a search
+DENSE_KEYS = 2**22  # maximum number of keys with a dense index: 16 MB, and look-ups without a search
 
 
 class FeatureCache:
-    """Rows by key. It is immutable, so it is thread-safe to read, and a swap is one assignment.
+    """Feature rows by key, immutable: reading is thread-safe, and a swap is one assignment.
 
     Args:
         keys: (C,) ascending, distinct.
         rows: (C, F) float32; made read-only, not copied.
-        size: of the key space.
+        size: size of the key space.
     """
 
     __slots__ = ("_slots", "keys", "rows")
@@ -58,11 +58,11 @@ BUFFERS = 2  # the current cache, and the one being built
 
 
 def check_cache_memory(capacity: int, row_bytes: int, *, caches: int = 1, available: int | None = None) -> None:
-    """Reject a cache larger than memory before anything is fetched.
+    """Raise if a cache is larger than memory, before anything is fetched.
 
     Args:
         capacity: rows of a cache.
-        row_bytes: of a row.
+        row_bytes: bytes of a row.
         caches: number of caches on this machine.
         available: bytes of memory; None asks the operating system.
 
@@ -103,13 +103,12 @@ def hot_set(
 ) -> NDArray[np.int64]:
     """Return indices (H,) of the keys to cache, H at most ``capacity``, in arbitrary order.
 
-    The hottest keys of each owner within its quota are cached; unused quotas go to the hottest remaining keys of any
-    owner.
+    Each owner's hottest keys within its quota are cached. Unused quotas go to the hottest remaining keys of any owner.
 
     Args:
         order: (U,) indices of the keys, the hottest first, as from :func:`hottest_first`.
         owners: (U,) index of each key's owner among O.
-        shares: (O,) of the capacity.
+        shares: (O,) shares of the capacity.
         capacity: rows.
 
     References: GreenDyGNN section V-A, stage 2 (top-n hot nodes by access frequencies weighted per owner).
@@ -129,10 +128,10 @@ def key_counts(batches: Sequence[NDArray[np.int64]], size: int) -> tuple[NDArray
 
     Args:
         batches: keys of each batch, distinct within it, from 0 to ``size - 1``.
-        size: of the key space.
+        size: size of the key space.
     """
     all_keys = np.concatenate(batches) if batches else np.empty(0, dtype=np.int64)
-    if size > max(8 * len(all_keys), 2**16):  # sorting the keys is cheaper than a counter for every possible key
+    if size > max(8 * len(all_keys), 2**16):  # sorting is cheaper than a counter for every possible key
         keys, counts = np.unique(all_keys, return_counts=True)
         return keys.astype(np.int64), counts.astype(np.int64)
     dense = np.bincount(all_keys, minlength=size)
@@ -145,7 +144,7 @@ class BuiltCache:
     """A finished cache.
 
     Attributes:
-        plan: its window.
+        plan: the plan of its window.
         cache: the rows.
         copied: rows copied from the previous cache.
         fetched: rows fetched.
@@ -182,18 +181,18 @@ class CacheBuilder:
         fetch: Fetch,
         serving: FeatureCache | None = None,
     ) -> tuple[BuiltCache, list[OwnerReply]]:
-        """Build the cache of a window; also returns the replies of the owners.
+        """Build the cache of a window; also return the replies of the owners.
 
         Args:
-            plan: the window.
+            plan: the plan of the window.
             batches: remote keys of each of its batches, distinct within a batch.
-            fetch: requests rows from other parts: one RPC each, all at once.
+            fetch: requests rows from other parts: one RPC per part, all at once.
             serving: the current cache, whose rows may be copied.
 
         Raises:
             RunFailedError: an owner did not answer, or returned the wrong rows.
         """
-        began = time.perf_counter()
+        start = time.perf_counter()
         keys, counts = key_counts(batches, self._space.size)
         owners = self._space.owners(keys)
         other_indices = owners - (owners > self._part)
@@ -212,6 +211,6 @@ class CacheBuilder:
             copied=len(keys) - len(indices),
             fetched=len(indices),
             by_owner=np.bincount(owners, minlength=self._space.parts),
-            rebuild_s=time.perf_counter() - began,
+            rebuild_s=time.perf_counter() - start,
         )
         return built, replies

@@ -16,15 +16,15 @@ class FeaturePath:
         mode: ``on_demand``: sample and fetch when requested, no cache. ``prefetch``: sample and fetch ahead, no cache.
             ``epoch_hot``: ahead, with one cache per epoch. ``windows``: ahead, with a cache that is rebuilt after every
             window of steps.
-        policy: name of the policy, for the records; the mode's if empty.
+        policy: name of the policy for the records; the mode's name if empty.
         window: W of mode ``windows``: of all windows, or of the first if a policy decides.
-        biased: part whose rows get 60 % of the cache; None, or a part's own index: equal shares.
-        decides: whether the policy decides every window after the first.
+        biased: part whose rows get 60 % of the cache; None or the part's own index for equal shares.
+        decides: True if the policy decides every window after the first.
         capacity: maximum number of rows in the cache.
         depth: Q, maximum number of batches with features that wait for training.
-        ahead: steps beyond the window being built whose batches are sampled already, for policies that look ahead; they
-            may extend into the next epoch.
-        ahead_bytes: limit of stored sampled batches; beyond it only their keys are kept and they are sampled again.
+        ahead: number of steps beyond the window being built whose batches are already sampled, for policies that look
+            ahead; may extend into the next epoch.
+        ahead_bytes: limit of stored sampled batches; beyond it only keys are stored, and batches are sampled again.
     """
 
     mode: str
@@ -49,7 +49,7 @@ class FeaturePath:
             policy: on_demand, prefetch, epoch_hot and fixed decide nothing; any other policy decides each window.
             window: W.
             bias: part preferred by ``fixed``; -1 for none.
-            ahead: as above; used by policies that decide.
+            ahead: steps to sample ahead; used by policies that decide.
             **sizes: capacity, depth, ahead_bytes.
         """
         if policy in ("on_demand", "prefetch", "epoch_hot"):
@@ -68,16 +68,16 @@ class FeaturePath:
 
     @property
     def runs_ahead(self) -> bool:
-        """Whether batches are prepared before they are requested."""
+        """True if batches are prepared before they are requested."""
         return self.mode != "on_demand"
 
     @property
     def caches(self) -> bool:
-        """Whether there is a cache."""
+        """True if there is a cache."""
         return self.mode in ("epoch_hot", "windows")
 
     def same_windows(self, other: FeaturePath) -> bool:
-        """Return whether a cache planned with one of both settings is also valid with the other."""
+        """Return True if a cache planned under one of the settings is valid under the other."""
 
         def plan(path: FeaturePath) -> tuple[object, ...]:
             return path.mode, path.policy, path.window, path.biased, path.decides, path.capacity

@@ -15,26 +15,26 @@ from dtdg_lab.systems.feature_cache.pipeline.stages import PathJob, Stages
 from dtdg_lab.systems.feature_cache.pipeline.window_plan import Epochs
 from dtdg_lab.systems.feature_cache.policies.interface import CacheDecision
 
-PATIENCE_S = 0.5  # that close() waits for threads; daemon threads that are still blocked then are abandoned
+PATIENCE_S = 0.5  # close() waits this long for threads, then abandons blocked daemon threads
 
 
 class FeaturePipeline:
     """Batches with their features, in the order of steps; bitwise the same in every mode.
 
-    Its threads sample ahead, build caches and resolve batches. Training takes them one by one and never waits for a
-    rebuild, except for the first cache.
+    Its threads sample ahead, build caches and resolve batches. Training requests batches one by one, and waits for no
+    cache but the first.
 
     Args:
-        own_rows: of the part, and its index.
-        sample: draws the batch of a step; a pure function of it.
-        fetcher: opens a client to other parts, one per thread; closing it must interrupt a thread that waits for a
-            reply with an error.
+        own_rows: rows of the part.
+        sample: draws the batch of a step; a pure function.
+        fetcher: opens a client to other parts, one per thread. Closing the client must interrupt a thread that waits
+            for a reply.
         path: the mode and its settings.
         epoch_steps: steps of an epoch.
         decide: chooses a window if ``path.decides``; called in the builder's thread. If ``boundary.early``, None keeps
             the previous decision.
-        watch: receives the replies of a step's misses, and returns whether links have changed, so that the current
-            window is reconsidered; called in the resolver's thread.
+        watch: receives the replies of a step's misses. Returns True if links have changed, so that the current window
+            is reconsidered. Called in the resolver's thread.
         stop: the step after the run's last, if known; nothing is sampled beyond it.
 
     Raises:
@@ -78,12 +78,12 @@ class FeaturePipeline:
         return 0 if self._stages is None else self._stages.held_bytes
 
     def start(self, step: int) -> None:
-        """Start, or restart, at a step; a window begins there. Returns at once.
+        """Start or restart at a step, with a new window; return at once.
 
-        Call it also if ``sample`` would draw differently: previously sampled batches are discarded.
+        Call it also if ``sample`` would draw differently: batches sampled earlier are discarded.
 
         Args:
-            step: the first that will be requested.
+            step: the first step that will be requested.
         """
         self.close()
         epochs = Epochs(self._epoch_steps, self._stop)
@@ -101,11 +101,11 @@ class FeaturePipeline:
     def apply_settings(self, path: FeaturePath) -> None:
         """Change the settings from the next resolved step on; batches that are ready are still delivered.
 
-        If the plan of windows changes, a new one begins at once, and the current cache stays in use until the new one
-        is ready.
+        If the plan of windows changes, a new one begins at once. The current cache stays in use until the new one is
+        ready.
 
         Raises:
-            ConfigError: as in the constructor; nothing has changed then.
+            ConfigError: as in the constructor; the settings are then unchanged.
         """
         self._path = self._checked(path)
         if self._stages is not None:
@@ -129,14 +129,14 @@ class FeaturePipeline:
             self._stages.check()
 
     def close(self) -> None:
-        """Stop all threads within a second; further calls do nothing."""
+        """Stop all threads within a second; idempotent."""
         stages, self._stages = self._stages, None
         if stages is not None:
             stages.stop(PATIENCE_S)
 
     def _running(self) -> Stages:
         if self._stages is None:
-            raise PlanError("the pipeline has not started: call start(step) with the next step.")
+            raise PlanError("the pipeline has not started. Call start(step) with the next step.")
         return self._stages
 
     def _checked(self, path: FeaturePath) -> FeaturePath:

@@ -20,7 +20,7 @@ class OwnerReply:
         owner: number of its part.
         rows: (k, F) float32, in the requested order.
         rtt_s: seconds from the request to the last byte.
-        nbytes: of request and reply.
+        nbytes: bytes of request and reply.
     """
 
     owner: int
@@ -33,10 +33,10 @@ class Fetcher(Protocol):
     """Fetches feature rows from their owners. Not thread-safe."""
 
     def fetch(self, keys_by_owner: Mapping[int, NDArray[np.int64]]) -> dict[int, OwnerReply]:
-        """Fetch from all owners concurrently, one RPC each, and return when the last has answered.
+        """Fetch from all owners concurrently, one RPC each, and return when the last has replied.
 
         Args:
-            keys_by_owner: for each owner the keys of the rows, at least one.
+            keys_by_owner: keys of the rows of each owner, at least one per owner.
 
         Raises:
             RunFailedError: an owner timed out or refused; the message names it.
@@ -44,7 +44,7 @@ class Fetcher(Protocol):
         ...
 
     def close(self) -> None:
-        """Disconnect; further calls do nothing."""
+        """Disconnect; idempotent."""
         ...
 
 

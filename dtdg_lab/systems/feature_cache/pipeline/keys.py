@@ -16,8 +16,8 @@ class KeySpace:
         owner: (N,) part of every node, from 0.
         parts: P, above every owner.
         snapshots: T if features differ between snapshots, otherwise 1.
-        places: (N,) index of each node among its part's, ascending.
-        sizes: (P,) nodes of each part.
+        places: (N,) index of each node among its part's nodes, ascending.
+        sizes: (P,) number of nodes of each part.
     """
 
     owner: NDArray[np.int32]
@@ -37,16 +37,16 @@ class KeySpace:
 
     @property
     def nodes(self) -> int:
-        """N."""
+        """Number of nodes N."""
         return len(self.owner)
 
     @property
     def size(self) -> int:
-        """Number of keys: they are 0 to ``size - 1``."""
+        """Number of keys, which are 0 to ``size - 1``."""
         return self.nodes * self.snapshots
 
     def key(self, vertices: NDArray[np.int64], snapshots: NDArray[np.int64] | int = 0) -> NDArray[np.int64]:
-        """Return keys (K,) of nodes (K,) in snapshots (K,), or all in one; the snapshot is ignored if T is 1."""
+        """Return the (K,) keys of (K,) nodes in (K,) snapshots or in one; the snapshot is ignored if T is 1."""
         vertices = np.asarray(vertices, dtype=np.int64)
         return vertices if self.snapshots == 1 else np.asarray(snapshots, dtype=np.int64) * self.nodes + vertices
 
@@ -76,8 +76,8 @@ class OwnRows:
     """Rows of one part, accessed by key without a search.
 
     Attributes:
-        part: its index.
-        space: of all keys.
+        part: the part's index.
+        space: the space of all keys.
         rows: (K_p, F) float32, in the order of ``space.of_part(part)``; may be a memory map.
     """
 
@@ -87,7 +87,7 @@ class OwnRows:
 
     @property
     def features(self) -> int:
-        """F."""
+        """Number of features F."""
         return self.rows.shape[1]
 
     def take(self, keys: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -24,9 +24,9 @@ class FetchTime:
         owner: the part that replied.
         purpose: ``miss`` for rows of a batch, ``bulk`` for rows of a cache.
         rows: number of rows.
-        nbytes: of request and reply.
+        nbytes: bytes of request and reply.
         rtt_s: seconds until the last byte.
-        step: of the batch, or the first step of the cache's window.
+        step: step of the batch, or first step of the cache's window.
     """
 
     owner: int
@@ -47,27 +47,27 @@ class StepTime:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Boundary:
-    """Observations at a swap, counted since the previous swap. P parts; vectors have a 0 for the own part.
+    """Observations between two swaps of the cache. Vectors are (P,), with 0 for the own part.
 
     Attributes:
         part: the part that owns the cache.
         parts: P.
-        number: of the window to decide.
+        number: number of the window to decide.
         step: its first step, if it is not late.
-        steps_left: steps of the epoch from there on.
-        previous: the action until then; the nearest one if the window is not an action's.
+        steps_left: steps of the epoch from ``step`` on.
+        previous: the previous action; the nearest one if the window does not belong to an action.
         served: number of resolved batches.
-        remote: (P,) rows of each part that they needed.
-        hits: (P,) of these, rows that the cache contained.
+        remote: (P,) rows of each part that the batches needed.
+        hits: (P,) rows of these that the cache contained.
         resolve_s: total seconds of resolving them.
         fetches: RPCs, for batches and for caches.
-        rebuild_s: seconds of building the cache just swapped in.
+        rebuild_s: seconds of building the cache that was just swapped in.
         late_steps: delay of its swap in steps.
         stepped: training steps that ended.
         lookahead: the sampled batches from ``step`` on.
-        now: the step that is resolved next.
-        early: whether links changed within the current window, which may be abandoned.
-        pending: the action decided for the window after it, or the nearest one; -1 if ``early`` is false.
+        now: the next step to be resolved.
+        early: True if links changed within the current window, which may be abandoned.
+        pending: the action decided for the window after it, or the nearest one; -1 if ``early`` is False.
         left: remaining steps of the current window.
     """
 
@@ -93,7 +93,7 @@ class Boundary:
 
 
 class ResolvedRow(NamedTuple):
-    """A batch delivered to training, of the table ``resolved``, without the columns step and epoch."""
+    """A batch delivered to training: a row of the table ``resolved``, without step and epoch."""
 
     part: int
     window: int
@@ -107,7 +107,7 @@ class ResolvedRow(NamedTuple):
 
 
 class FetchRow(NamedTuple):
-    """A fetch from an owner, of the table ``fetches``, without the columns step and epoch."""
+    """A fetch from an owner: a row of the table ``fetches``, without step and epoch."""
 
     part: int
     owner: int
@@ -118,7 +118,7 @@ class FetchRow(NamedTuple):
 
 
 class CacheWindowRow(NamedTuple):
-    """A cache that came into use, of the table ``windows``, without the columns step and epoch."""
+    """A cache that came into use: a row of the table ``windows``, without step and epoch."""
 
     part: int
     number: int
@@ -138,14 +138,14 @@ class CacheWindowRow(NamedTuple):
 
 
 Rows = dict[str, list[tuple[Any, ...]]]  # table -> its rows
-MOST = 4096  # measurements that are kept if no policy reads them
+MOST = 4096  # number of measurements kept if no policy reads them
 
 
 class FeatureRecorder:
-    """Records of one part; thread-safe.
+    """Thread-safe recorder of one part's observations.
 
     Args:
-        part: its index.
+        part: the part's index.
         parts: P.
     """
 
@@ -167,7 +167,7 @@ class FeatureRecorder:
                 self._fetches.append(FetchTime(reply.owner, purpose, rows, reply.nbytes, reply.rtt_s, step))
 
     def resolved(self, facts: ResolveFacts) -> None:
-        """Record that a batch has its features."""
+        """Record that a batch got its features."""
         with self._lock:
             self._served += 1
             self._remote += facts.hits + facts.misses
@@ -219,7 +219,7 @@ class FeatureRecorder:
             self._stepped.append(time)
 
     def observed(self) -> dict[str, Any]:
-        """Return counts since the last call: see :class:`Boundary`."""
+        """Return the fields of :class:`Boundary` that are counted, since the last call."""
         with self._lock:
             counts = {
                 "served": self._served,
@@ -235,7 +235,7 @@ class FeatureRecorder:
         return counts
 
     def take_rows(self) -> Rows:
-        """Return new rows of each table, without the columns step and epoch."""
+        """Return new rows of each table, without step and epoch."""
         with self._lock:
             rows, self._rows = self._rows, {table: [] for table in self._rows}
         return rows

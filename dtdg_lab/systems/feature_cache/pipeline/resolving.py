@@ -1,4 +1,4 @@
-"""Features of a batch: own rows, cached rows, and the rest from their owners."""
+"""The features of a batch: own rows, cached rows, and the rest from their owners."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class ResolveFacts:
     """Costs of resolving a batch.
 
     Attributes:
-        step: of the batch.
+        step: step of the batch.
         window: index of the cache's window; -1 without a cache.
         hits: (P,) rows of each part that the cache contained; 0 for the own part.
         misses: (P,) rows that each part sent.
         rpcs: number of requests.
-        nbytes: of requests and replies.
+        nbytes: bytes of requests and replies.
         resolve_s: seconds of the resolver.
-        wait_s: seconds that training waited for the batch, without those for the first cache.
+        wait_s: seconds that training waited for the batch, except for the first cache.
         exposed_s: seconds that it waited for the first cache.
     """
 
@@ -81,12 +81,12 @@ def resolve(
     """Collect the rows of a batch, bitwise the same for any cache.
 
     Args:
-        step: of the batch.
+        step: step of the batch.
         sampled: the batch.
         own_rows: rows of its part.
         fetch: requests rows from other parts.
-        cache: of remote rows, if there is one.
-        window: its index.
+        cache: cache of remote rows, if any.
+        window: index of the cache's window.
 
     Returns:
         The batch with its rows, and the reply of each owner.
@@ -94,12 +94,12 @@ def resolve(
     Raises:
         RunFailedError: an owner did not answer, or returned the wrong rows.
     """
-    began, space = time.perf_counter(), own_rows.space
+    start, space = time.perf_counter(), own_rows.space
     keys = sampled.keys
     owners = space.owners(keys)
     rows = np.empty((len(keys), own_rows.features), dtype=np.float32)
-    mine = owners == own_rows.part
-    missed = ~mine
+    is_own = owners == own_rows.part
+    missed = ~is_own
     hits = np.zeros(space.parts, dtype=np.int64)
     if cache is not None and len(cache):
         slots = cache.find(keys)  # own keys are never cached
@@ -107,11 +107,11 @@ def resolve(
         rows[cached] = cache.rows[slots[cached]]
         missed[cached] = False
         hits = np.bincount(owners[cached], minlength=space.parts)
-    mine = np.flatnonzero(mine)
-    rows[mine] = own_rows.take(keys[mine])
+    own_indices = np.flatnonzero(is_own)
+    rows[own_indices] = own_rows.take(keys[own_indices])
     indices = np.flatnonzero(missed)
     replies = fetch_into(rows, indices, keys[indices], owners[indices], fetch)
     misses = np.bincount(owners[indices], minlength=space.parts)
     nbytes = sum(reply.nbytes for reply in replies)
-    facts = ResolveFacts(step, window, hits, misses, len(replies), nbytes, time.perf_counter() - began)
+    facts = ResolveFacts(step, window, hits, misses, len(replies), nbytes, time.perf_counter() - start)
     return Resolved(sampled, rows, facts), replies

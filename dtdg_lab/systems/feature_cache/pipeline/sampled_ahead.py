@@ -1,4 +1,4 @@
-"""Batches sampled ahead within a memory limit; beyond it only their keys are kept."""
+"""Batches sampled ahead within a memory limit; beyond it only their keys are stored."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from dtdg_lab.systems.feature_cache.pipeline.keys import KeySpace
 from dtdg_lab.systems.feature_cache.pipeline.resolving import Sampled
 
 
-class Halted(Exception):  # noqa: N818 - nothing went wrong
-    """Raised in a thread that waits for something that will not come: it must stop or do something else."""
+class Halted(Exception):  # noqa: N818 - not an error
+    """Raised in a waiting thread when its request was withdrawn or the pipeline stops."""
 
 
 class SampledAhead:
-    """The batches of a part from the next one on, filled by one thread and read by others.
+    """The batches of a part from the next one on; one thread fills it, others read.
 
     Args:
         sample: draws the batch of a step; a pure function; called by one thread at a time.
         part: the part that trains them.
-        space: of all keys.
+        space: the space of all keys.
         first: step of the first batch.
         changed: condition that threads wait for; notified of every change.
     """
@@ -44,15 +44,15 @@ class SampledAhead:
 
     @property
     def until(self) -> int:
-        """The first step that is not sampled."""
+        """The first step without a batch."""
         return self._next
 
     def next_step(self, until: int, near: int) -> int | None:
-        """Return the step to sample next, None if there is none. The caller holds the lock.
+        """Return the next step to sample, or None. The caller holds the lock.
 
         Args:
             until: steps before it are needed.
-            near: number of next steps whose batches are needed, not only their keys.
+            near: number of next steps whose whole batches are needed, not only their keys.
         """
         for step in range(self._floor, min(self._floor + near, self._next)):
             if step not in self._held:
@@ -63,7 +63,7 @@ class SampledAhead:
         """Sample a batch and store it, or only its keys.
 
         Args:
-            step: of the batch.
+            step: step of the batch.
             limit: maximum bytes of stored batches.
             near: number of next steps whose batches are stored in any case.
         """
@@ -82,10 +82,10 @@ class SampledAhead:
             self._changed.notify_all()
 
     def take(self, step: int, halted: Callable[[], bool]) -> Sampled:
-        """Wait for the batch of a step, and remove it and those before it.
+        """Wait for the batch of a step, and remove it and all earlier ones.
 
         Raises:
-            Halted: it will not come.
+            Halted: the wait was ended.
         """
         with self._changed:
             while step not in self._held:
@@ -95,7 +95,7 @@ class SampledAhead:
             return self._forget(step)
 
     def take_now(self, step: int) -> Sampled:
-        """Return the batch of a step, sampled by the caller if necessary."""
+        """Return the batch of a step, sampled in the calling thread if necessary."""
         with self._changed:
             if step in self._held:
                 return self._forget(step)
@@ -109,10 +109,10 @@ class SampledAhead:
         return batch
 
     def remote_keys(self, first: int, length: int, halted: Callable[[], bool]) -> list[NDArray[np.int64]]:
-        """Wait for the remote keys of some steps' batches; batches that were taken before are omitted.
+        """Wait for the remote keys of some steps' batches; batches that were taken earlier are omitted.
 
         Raises:
-            Halted: they will not come.
+            Halted: the wait was ended.
         """
         batches = []
         with self._changed:
@@ -126,7 +126,7 @@ class SampledAhead:
         return batches
 
     def sampled_keys(self, first: int) -> list[NDArray[np.int64]]:
-        """Return remote keys of the batches that are sampled, from a step on."""
+        """Return the remote keys of the sampled batches from a step on."""
         with self._changed:
             return [self._remote[step] for step in range(max(first, self._floor), self._next) if step in self._remote]
 

@@ -22,7 +22,7 @@ from dtdg_lab.systems.feature_cache.pipeline.window_schedule import Lookahead, O
 from dtdg_lab.systems.feature_cache.policies.interface import CacheDecision
 
 Found = TypeVar("Found")
-PROMPT_S = 0.1  # that threads have to exit by themselves
+PROMPT_S = 0.1  # time for threads to exit by themselves
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +42,7 @@ class PathJob:
 
     @property
     def parts(self) -> int:
-        """P."""
+        """Number of parts P."""
         return self.own_rows.space.parts
 
 
@@ -50,7 +50,7 @@ class Stages:
     """All threads of a pipeline between start and stop, and their shared state.
 
     Shared state is only accessed under one lock, ``_changed``, for short times. Sampling, fetching, copying and
-    deciding happen without it. Caches and batches are immutable, so they may be used after the lock is released.
+    deciding run without it. Caches and batches are immutable, so they may be used after the lock is released.
 
     Args:
         job: constants of the pipeline.
@@ -64,20 +64,20 @@ class Stages:
         self._job, self._path, self._epochs, self._recorder = job, path, epochs, recorder
         self._changed = threading.Condition()
         self._position = self._next_training_step = first  # next step to resolve; next step of training
-        self._due: int | None = None  # the step that the resolver waits for
+        self._due: int | None = None  # the step that the resolver is waiting for
         self._ready: dict[int, Resolved] = {}
         self._schedule = WindowSchedule(epochs)
         self._ahead = SampledAhead(job.sample, job.part, job.own_rows.space, first=first, changed=self._changed)
         self._built_until = 0  # steps before it are sampled for the cache being built
         self._late_steps = 0
         self._waits_for_first = path.caches
-        self._asked_at: float | None = None  # since when training waits
+        self._asked_at: float | None = None  # since when training is waiting
         self._exposed_s = 0.0
         self._stopping = False
         self._failure: RunFailedError | None = None
         self._threads: list[threading.Thread] = []
         self._fetchers: list[Fetcher] = []
-        self._own_fetcher: Fetcher | None = None  # of the training thread
+        self._own_fetcher: Fetcher | None = None  # for the training thread
         with self._changed:
             self._schedule.begin(first, path, first=True)
             self._run_threads()
@@ -86,16 +86,16 @@ class Stages:
 
     def next(self, step: int) -> Resolved:
         """Return the batch of a step; see :meth:`FeaturePipeline.next`."""
-        began = time.perf_counter()
+        start = time.perf_counter()
         with self._changed:
             self._raise_if_over()
             if step != self._next_training_step:
                 raise PlanError(
-                    f"step {step} was requested, but {self._next_training_step} is next; call start({step}) before."
+                    f"step {step} was requested, but {self._next_training_step} is next. Call start({step}) first."
                 )
             if self._epochs.stop is not None and step >= self._epochs.stop:
                 raise PlanError(f"step {step} was requested, but the run stops at {self._epochs.stop}.")
-            self._asked_at = began
+            self._asked_at = start
             while step not in self._ready and (self._path.runs_ahead or self._position != step):
                 self._raise_if_over()
                 self._changed.wait()
@@ -107,7 +107,7 @@ class Stages:
             self._changed.notify_all()
         if resolved is None:
             resolved = self._on_demand(step)
-        wait_s = max(time.perf_counter() - began - exposed_s, 0.0)
+        wait_s = max(time.perf_counter() - start - exposed_s, 0.0)
         facts = replace(resolved.facts, wait_s=wait_s, exposed_s=exposed_s)
         self._recorder.delivered(facts)
         return replace(resolved, facts=facts)
@@ -140,7 +140,7 @@ class Stages:
             raise self._failure
 
     def stop(self, patience_s: float) -> None:
-        """Stop all threads: wait up to this time, then interrupt those that wait for an owner."""
+        """Stop all threads: wait up to ``patience_s``, then interrupt threads that wait for an owner."""
         with self._changed:
             self._stopping = True
             self._ready.clear()
@@ -185,7 +185,7 @@ class Stages:
             return  # stopped
         except Exception as error:
             if self._stopping:
-                return  # its connection was closed by stop()
+                return  # stop() closed its connection
             failure = RunFailedError(f"the {name} of part {self._job.part}'s features failed: {error!r}")
             failure.__cause__ = error
             with self._changed:
@@ -258,7 +258,7 @@ class Stages:
             if order.early and decision is None:
                 raise Halted  # the previous decision is kept
         with self._changed:
-            # a window whose first steps have passed meanwhile counts the following ones
+            # if the window's first steps have already passed, plan it from the current step
             plan = plan_window(
                 order.number,
                 max(order.first, self._position),
@@ -278,9 +278,9 @@ class Stages:
     def _ahead_of_decision(
         self, order: Order, path: FeaturePath, serving: BuiltCache | None, is_obsolete: Callable[[], bool]
     ) -> None:
-        """Wait until enough batches are sampled for a window like the last one; at most until that window ends.
+        """Wait until enough batches are sampled for a window like the last one, at most until that window ends.
 
-        For windows longer than the lookahead, only the lookahead is sampled before the decision.
+        If windows are longer than the lookahead, only the lookahead is sampled before the decision.
         """
         if not path.ahead:
             return
@@ -329,7 +329,7 @@ class Stages:
     # conditions to wait for; the lock is held
 
     def _wait_for(self, condition: Callable[[], Found | None]) -> Found:
-        """Wait until a condition returns something other than None, and return it."""
+        """Wait until a condition returns a value other than None, and return it."""
         while True:
             if self._is_over():
                 raise Halted
@@ -344,10 +344,10 @@ class Stages:
     def _raise_if_over(self) -> None:
         self.check()
         if self._stopping:
-            raise RunFailedError(f"the features of part {self._job.part} were requested while their pipeline closed.")
+            raise RunFailedError(f"features of part {self._job.part} were requested while their pipeline was closing.")
 
     def _sample_until(self) -> int:
-        """Return the step before which everything should be sampled."""
+        """Return the step up to which batches should be sampled."""
         if not self._path.runs_ahead:
             return 0 if self._due is None else self._due + 1
         until = self._position + self._path.depth + 1
@@ -356,13 +356,13 @@ class Stages:
         return until if self._epochs.stop is None else min(until, self._epochs.stop)
 
     def _store_ahead(self) -> int:
-        """Return the number of next steps whose batches themselves should be stored."""
+        """Return the number of next steps whose whole batches should be stored."""
         if self._path.runs_ahead:
             return self._path.depth + 1
         return 0 if self._due is None else 1
 
     def _claim_step(self) -> int | None:
-        """Claim the next step to resolve, which no other thread will resolve."""
+        """Claim the next step to resolve, so that no other thread resolves it."""
         step = self._position
         at_end = self._epochs.stop is not None and step >= self._epochs.stop
         if not self._path.runs_ahead or at_end or step - self._next_training_step >= self._path.depth:

@@ -1,4 +1,4 @@
-"""A window of the cache: its length, and the shares of the other parts."""
+"""The plan of a window of the cache: its length, and the shares of the other parts."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from dtdg_lab.systems.feature_cache.policies.interface import CacheDecision
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowPlan:
-    """A window and the shares of its cache.
+    """The plan of a window and of its cache.
 
     Attributes:
-        number: of the window, from 0.
+        number: index of the window, from 0.
         first: its first step.
         length: W, number of steps whose batches are counted.
-        shares: (P - 1,) of the cache for each other part, ascending.
-        capacity: rows.
+        shares: (P - 1,) share of the cache for each other part, ascending by part.
+        capacity: rows of the cache.
         policy: name of the policy that decided.
-        action: see :class:`dtdg_lab.systems.feature_cache.actions.CacheActions`; -1 if it is none of them.
+        action: see :class:`dtdg_lab.systems.feature_cache.actions.CacheActions`; -1 if no action matches.
         biased: preferred part; -1 for none.
     """
 
@@ -38,7 +38,7 @@ class WindowPlan:
     biased: int = -1
 
     def nearest_action(self, part: int) -> int:
-        """Return its action, or the nearest one, for the part that owns the cache."""
+        """Return the plan's action, or the nearest one, for the part that owns the cache."""
         if self.action >= 0:
             return self.action
         position = None if self.biased < 0 else self.biased - (self.biased > part)
@@ -50,7 +50,7 @@ class Epochs:
     """Boundaries of epochs, and the end of the run.
 
     Attributes:
-        steps: of an epoch.
+        steps: steps of an epoch.
         stop: first step after the run; None if unknown.
     """
 
@@ -58,11 +58,11 @@ class Epochs:
     stop: int | None = None
 
     def steps_left(self, step: int) -> int:
-        """Return the number of steps of the epoch from a step on."""
+        """Return the number of remaining steps of the epoch, including ``step``."""
         return self.steps - step % self.steps
 
     def limit(self, step: int, length: int) -> int:
-        """Return a length, limited by the end of the run."""
+        """Cut a length at the end of the run."""
         return length if self.stop is None else min(length, self.stop - step)
 
 
@@ -72,13 +72,13 @@ def plan_window(
     """Plan a window by the settings, or by a policy's decision.
 
     Args:
-        number: of the window.
+        number: index of the window.
         first: its first step.
         path: settings used without a decision.
         part: the part that owns the cache.
         parts: P.
         epochs: lengths of epochs; in mode ``epoch_hot`` a window lasts to the end of an epoch.
-        decision: of the policy.
+        decision: decision of the policy, if any.
 
     Raises:
         PlanError: the action does not exist.

@@ -1,4 +1,4 @@
-"""Windows of the cache: what the next batches need, the cache of each step, and the next cache to build."""
+"""The schedule of cache windows: which cache serves a step, and which to build next; counts of the batches ahead."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Order:
     """A request to build a cache.
 
     Attributes:
-        number: of its window.
+        number: index of its window.
         first: first step of the window.
-        decided: whether the policy decides; it does not for the first window of a run.
+        decided: True if the policy decides; it does not for the first window of a run.
         plans: version of the settings; requests of an older version are dropped.
-        early: whether links have changed, so that the current window may be abandoned.
-        serving: number of the window that may be abandoned.
+        early: True if links have changed, so that the current window may be abandoned.
+        serving: index of the window that may be abandoned.
     """
 
     number: int
@@ -53,21 +53,21 @@ class Swap:
 class WindowSchedule:
     """The windows of one part's cache.
 
-    The cache of the next window is requested when a cache is swapped in, and swapped in at the end of the current
-    window. If it is not ready then, the old one stays in use. A window lasts W steps from its swap; with one cache per
-    epoch, to the epoch's end.
+    The next window's cache is requested when a cache is swapped in, and swapped in when the current window ends. Until
+    it is ready, the old cache stays in use. A window lasts W steps from its swap; with one cache per epoch, it lasts to
+    the end of the epoch.
 
     Args:
         epochs: lengths of epochs.
 
     Attributes:
-        serving: the current cache; None without one.
-        pending: the next window's cache, if it is built.
-        order: the request to build; None if there is none, or a builder processes it.
+        serving: the current cache, if any.
+        pending: the next window's cache, once it is built.
+        order: the request to build; None if there is none, or if a builder has taken it.
         ends: step at which the next cache should come into use.
 
     References: GreenDyGNN section V-A, stage 2, and algorithm 2.
-    Differs from the paper: the thread that reads the cache swaps it, since batches are resolved ahead of training.
+    Differs from the paper: the thread that reads the cache swaps it, because batches are resolved ahead of training.
     """
 
     def __init__(self, epochs: Epochs) -> None:
@@ -81,9 +81,9 @@ class WindowSchedule:
         """Plan again from a step on; the current cache stays in use until the new one is ready.
 
         Args:
-            step: the next one to resolve.
+            step: the next step to resolve.
             path: settings of planning.
-            first: whether a run begins, so that there are no observations to decide by.
+            first: True if a run begins, so that there are no observations to decide by.
         """
         self._plans += 1
         self.pending = self.order = None
@@ -93,7 +93,7 @@ class WindowSchedule:
         self._ask(step, decided=path.decides and not first)
 
     def current(self, order: Order) -> bool:
-        """Return whether a request is still valid."""
+        """Return True if a request is still valid."""
         if order.early and (self.serving is None or self.serving.plan.number != order.serving):
             return False
         return order.plans == self._plans
@@ -111,7 +111,7 @@ class WindowSchedule:
             self.order = Order(number, step, True, self._plans, early=True, serving=self.serving.plan.number)
 
     def offer(self, order: Order, built: BuiltCache) -> None:
-        """Add a finished cache; it is dropped if its request is no longer valid. An early one is due at once."""
+        """Accept a finished cache, unless its request has become invalid; a cache requested early is due at once."""
         if self.current(order):
             self.pending = built
             if order.early:
@@ -119,11 +119,11 @@ class WindowSchedule:
 
     @property
     def ready(self) -> bool:
-        """Whether there is a cache, in use or about to be."""
+        """True if a cache is in use or pending."""
         return self.serving is not None or self.pending is not None
 
     def swap_at(self, step: int, path: FeaturePath) -> Swap | None:
-        """Swap caches if one is ready and due at the step that is resolved next."""
+        """Swap the caches and return the swap, if a cache is ready and due at the next step to resolve."""
         if self.pending is None or step < self.ends:
             return None
         built, self.pending = self.pending, None
@@ -141,12 +141,12 @@ class WindowSchedule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outlook:
-    """Predicted counts of a window and an allocation; vectors have an element for each of the P - 1 other parts.
+    """Predicted counts of a window and an allocation; vectors are (P - 1,), over the other parts.
 
     Attributes:
-        steps: counted steps: those of the window, or fewer if not all are sampled yet.
-        requested: rows per step requested from each part, on average.
-        missed: of these, rows that the cache would not contain.
+        steps: counted steps: the window's, or fewer if not all are sampled yet.
+        requested: mean rows per step requested from each part.
+        missed: mean rows per step of these that the cache would not contain.
         fetched: rows that the rebuild would fetch.
         copied: rows that it would copy from the current cache.
     """
@@ -160,7 +160,7 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Counted:
-    """Distinct keys (U,) of some batches: counts, owners, the hottest first, and which are not in the cache."""
+    """Distinct keys (U,) of some batches: counts, owners, indices by heat, and which are absent from the cache."""
 
     counts: NDArray[np.int64]
     owners: NDArray[np.integer]
@@ -169,15 +169,15 @@ class _Counted:
 
 
 class Lookahead:
-    """Batches that are sampled already, counted on demand.
+    """Counts over the batches that are already sampled; computed on demand.
 
     Args:
-        first: step of the first of them.
-        batches: remote keys of each, distinct within a batch.
-        space: of all keys.
-        part: the part that trains them.
+        first: step of the first batch.
+        batches: remote keys of each batch, distinct within it.
+        space: the space of all keys.
+        part: the part that trains the batches.
         capacity: rows of the cache.
-        serving: the current cache.
+        serving: the current cache, if any.
     """
 
     def __init__(
@@ -197,11 +197,11 @@ class Lookahead:
 
     @property
     def steps(self) -> int:
-        """Number of sampled batches; a longer window is evaluated on these only."""
+        """Number of sampled batches; a longer window is evaluated on these alone."""
         return len(self._asked)
 
     def outlook(self, window: int, shares: NDArray[np.float64]) -> Outlook:
-        """Return predicted counts of W steps from ``first`` with shares (P - 1,) of the cache.
+        """Return the predicted counts of W steps from ``first``, with shares (P - 1,) of the cache.
 
         All are 0 if no batch is sampled yet.
         """

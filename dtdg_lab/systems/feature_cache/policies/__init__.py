@@ -1,1 +1,1 @@
-"""Cache policies (GreenDyGNN): costs, simulator, policies, and their training and calibration."""
+"""Cache policies of GreenDyGNN and its baselines."""

@@ -14,26 +14,26 @@ from dtdg_lab.systems.feature_cache.policies.interface import CacheDecision, Cac
 
 
 class EpochHot:
-    """Rebuilds at the beginning of an epoch.
+    """Rebuilds at the beginning of each epoch.
 
-    Only simulated: live it is a mode of the pipeline without decisions. Its window, the steps of an epoch, is not an
-    action's; the simulator numbers it after the actions
+    For the simulator only: a run has a mode of the pipeline for it, without decisions. Its window, the steps of an
+    epoch, belongs to no action; the simulator numbers it after the actions
     (:class:`dtdg_lab.systems.feature_cache.costs.cache_costs.CacheTables`).
 
     Its costs extrapolate the cost model to the epoch's length: as in our pipeline, the next epoch's cache is fetched
-    during this one, its bytes spread over all steps. An epoch of 25 steps then costs nearly as much as W = 16. In the
-    authors' measurements RapidGNN takes 5 to 35 % more joules than W = 16, although their steps at W = 32 and W = 16
-    differ by about 1 % only. The cause is not documented, and no calibrated cost reproduces it. Not modelled are:
+    during this one, and its bytes are spread over all steps. An epoch of 25 steps then costs nearly as much as W = 16.
+    In the authors' measurements RapidGNN takes 5 to 35 % more joules than W = 16, although their steps at W = 32 and
+    W = 16 differ by only about 1 %. The cause is not documented, and no calibrated cost reproduces it. Not modelled:
 
     - waiting between epochs, while the next epoch's cache is fetched at once, and its joules;
     - sampling and counting a whole epoch ahead, and its memory or disk space;
-    - its own server, client and loader: the constants are those of GreenDyGNN's pipeline, whatever the window;
+    - RapidGNN's own server, client and loader: the constants are those of GreenDyGNN's pipeline, whatever the window;
     - building the first cache before step 0, which no policy pays for.
 
     So the advantage of policies over RapidGNN is smaller here than with the original.
 
     Args:
-        actions: what may be chosen.
+        actions: the possible actions.
 
     References: GreenDyGNN section VI-A ("RapidGNN").
     """
@@ -52,9 +52,9 @@ class FixedWindow:
     """Rebuilds every W steps.
 
     Args:
-        actions: what may be chosen.
-        window: W, one of the windows of an action.
-        biased: index of the preferred other part, None for the uniform allocation.
+        actions: the possible actions.
+        window: W, a window of the actions.
+        biased: index of the preferred other part; None for the uniform allocation.
 
     Raises:
         PlanError: no action has this window and allocation.
@@ -68,11 +68,11 @@ class FixedWindow:
         self.first = actions.action(window, biased)
 
     def decide(self, view: CacheView) -> CacheDecision:
-        """Return the given action, independent of the view."""
+        """Return the fixed action."""
         return CacheDecision(self.name, self.first)
 
     def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
-        """Return (B,) the given action."""
+        """Return (B,) the fixed action."""
         return np.full(len(views.steps), self.first)
 
 
@@ -80,8 +80,8 @@ class RandomWindows:
     """Draws actions uniformly; the draw depends on the seed, the part or run, and the step.
 
     Args:
-        actions: what may be chosen.
-        seed: of its random numbers.
+        actions: the possible actions.
+        seed: seed of the draws.
         part: the part that owns the cache.
     """
 
@@ -94,7 +94,7 @@ class RandomWindows:
         self.first = actions.action(16)
 
     def decide(self, view: CacheView) -> CacheDecision:
-        """Draw an action, independent of the view."""
+        """Draw an action."""
         return CacheDecision(self.name, self._draw(self._part, view.step), (), 1.0, False)
 
     def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
@@ -109,17 +109,17 @@ Rule = Callable[[Mapping[int, float]], tuple[int, int | None]]
 
 
 class RuleWindows:
-    """Decides by a function: estimated delay of each other part's replies -> a window and a preferred part.
+    """Decides by a function from the estimated delay of each other part's replies to a window and a preferred part.
 
     Args:
-        actions: what may be chosen.
-        rule: from milliseconds by part to W, one of the windows of an action, and a part; None for the uniform
+        actions: the possible actions.
+        rule: function from milliseconds by part to W, a window of the actions, and a part; None for the uniform
             allocation.
         part: the part that owns the cache; in the simulator 0 owns it, and 1 to P - 1 are the others.
-        first: W of a simulated run's first window, uniform.
+        first: W of a simulated run's first window, with the uniform allocation.
 
     Raises:
-        PlanError: (in a decision) the rule returns no valid window and part.
+        PlanError: (at a decision) the rule returns no valid window and part.
     """
 
     name = "rule"
@@ -142,9 +142,13 @@ class RuleWindows:
         try:
             window, preferred = self._rule(late_ms)
         except (TypeError, ValueError) as error:
-            raise PlanError(f"a rule must return a window and a part or None, such as (16, None): {error}.") from error
+            raise PlanError(
+                f"the rule must return a window and a part or None, such as (16, None): {error}."
+            ) from error
         if preferred is not None and preferred not in self._others:
-            raise PlanError(f"a rule preferred part {preferred}: valid are {', '.join(map(str, self._others))}.")
+            raise PlanError(
+                f"the rule preferred part {preferred}. Valid parts are {', '.join(map(str, self._others))}."
+            )
         return self._actions.action(window, None if preferred is None else self._others.index(preferred))
 
 
@@ -154,24 +158,24 @@ LATE_S = (2e-3, 10e-3)  # estimated delays from which a window is half and a qua
 class ThresholdWindow:
     """W0 below 2 ms of estimated delay, W0 / 2 from 2 ms on, W0 / 4 from 10 ms on; always in equal shares.
 
-    The largest delay of all owners counts. If W0 or its fraction is not the window of an action, the next shorter one
-    is taken, at least 1.
+    The largest delay of all owners counts. A window that no action has is shortened to the next that one has, at least
+    1.
 
     Args:
-        actions: what may be chosen.
+        actions: the possible actions.
         window: W0, 1 or more.
 
     Raises:
         PlanError: the window is below 1.
 
-    References: GreenDyGNN Eq. 7, whose numbers are unreadable in our copy: ours.
+    References: GreenDyGNN Eq. 7. Its numbers are unreadable in our copy; these are ours.
     """
 
     name = "threshold"
 
     def __init__(self, actions: CacheActions, window: int = 16) -> None:
         if window < 1:
-            raise PlanError(f"window={window}: at least one step is needed between two rebuilds.")
+            raise PlanError(f"window={window}: give at least one step between two rebuilds.")
         shorter = [max((w for w in WINDOWS if w <= window // by), default=WINDOWS[0]) for by in (1, 2, 4)]
         self._by_lateness = np.array([actions.action(w) for w in shorter])
         self.first = int(self._by_lateness[0])

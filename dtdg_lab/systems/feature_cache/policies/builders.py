@@ -26,11 +26,11 @@ class PathSettings:
     """Arguments of a cache mode, for one part.
 
     Attributes:
-        config: of the run.
-        part: its index.
+        config: config of the run.
+        part: index of the part.
         epoch_steps: steps of an epoch.
-        costs: costs of this run's steps, as far as known; called by policies that use a cost model.
-        actions: what a policy of windows chooses from.
+        costs: returns the known costs of this run's steps, for policies that use a cost model.
+        actions: the actions to choose from.
     """
 
     config: RunConfig
@@ -44,14 +44,14 @@ class PathSettings:
 
     @cached_property
     def links(self) -> EmulatedNetwork:
-        """State of the links over time, for a policy that knows it; it is made again when their settings change."""
+        """The state of the links over time, for policies that know it; the emulated network of the config."""
         from dtdg_lab.network.emulated_network import EmulatedNetwork
 
         return EmulatedNetwork(self.config)
 
     @property
     def knows_links(self) -> bool:
-        """Whether the policy has asked for the links."""
+        """True if the policy has used the links."""
         return "links" in vars(self)
 
     def path(self, ahead: int = 0) -> FeaturePath:
@@ -67,10 +67,10 @@ PathAndPolicy = tuple[FeaturePath, CachePolicy | None]
 
 
 class CacheRule(Protocol):
-    """A function that makes a cache policy; one of a user's own is added by ``lab.register(rule, "cache policy")``."""
+    """A function that builds a cache policy; register your own by ``lab.register(rule, "cache policy")``."""
 
     def __call__(self, settings: PathSettings) -> PathAndPolicy:
-        """Return the settings of the pipeline, ``of.path()``, and the policy; None where nothing is decided.
+        """Return the pipeline's settings, from ``settings.path()``, and the policy; None if nothing is decided.
 
         Raises:
             ConfigError: the policy cannot decide in this run.
@@ -78,7 +78,7 @@ class CacheRule(Protocol):
 
 
 def no_policy(settings: PathSettings) -> PathAndPolicy:
-    """Build a path on demand, ahead without a cache, or with a cache of fixed windows: nothing is decided."""
+    """Build a path without decisions: on demand, ahead without a cache, or with fixed windows."""
     return settings.path(), None
 
 

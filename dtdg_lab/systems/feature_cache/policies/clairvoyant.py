@@ -1,6 +1,6 @@
 """The optimal policy of a trace: a dynamic programme over every step at which a cache could be rebuilt.
 
-Windows may be abandoned before their last step, at the price that policies pay for it (``CacheBatch.owed``).
+Windows may be abandoned before their last step, at the price that every policy pays (``CacheBatch.owed``).
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from dtdg_lab.systems.feature_cache.policies.interface import CacheDecision, Cac
 from dtdg_lab.systems.feature_cache.simulation.cases import LinkTrace, trace_of_pattern
 from dtdg_lab.systems.feature_cache.simulation.episode import CacheEpisode
 
-AT_ONCE = 64  # runs that are planned at once: more need gigabytes
+AT_ONCE = 64  # maximum number of runs planned together; more would need gigabytes
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CachePlan:
-    """The optimum from every step on (B runs of S steps, C choices).
+    """The optimum from every step on, for B runs of S steps and C choices.
 
     Attributes:
         choices: the possible choices.
         to_go: (B, S + 1) minimal joules from a step to the end.
-        best: (B, S) the optimal choice; the lowest index of equally good ones.
-        lengths: (B, S) steps of that choice: its window's, or fewer if it is best abandoned.
+        best: (B, S) the optimal choice; of equally good ones, the lowest index.
+        lengths: (B, S) steps of that choice: its window's, or fewer if it is best abandoned early.
     """
 
     choices: CacheChoices
@@ -42,7 +42,7 @@ class CachePlan:
 
     @property
     def totals(self) -> Floats:
-        """(B,) minimum of the whole run."""
+        """(B,) minimal joules of the whole run."""
         return self.to_go[:, 0]
 
     def windows(self, run: int = 0) -> list[tuple[int, int]]:
@@ -55,19 +55,19 @@ class CachePlan:
 
 
 def best_plan(episodes: Sequence[CacheEpisode], *, only_actions: bool = False) -> CachePlan:
-    """Return the exact optimum of each of B episodes: no policy can do better on the same episodes.
+    """Compute the exact optimum of each of B episodes; no policy can do better on them.
 
     Args:
-        episodes: of one length and one number of parts.
-        only_actions: only whole windows of actions, as live: excludes the window of an epoch, which is not an action,
-            and abandoned windows.
+        episodes: episodes of the same length and number of parts.
+        only_actions: True to allow only whole windows of actions, as in a run. This excludes abandoned windows and the
+            window of an epoch.
 
     Raises:
         PlanError: there are no episodes, or they are of different sizes.
     """
     sizes = {(episode.steps, episode.trace.parts, episode.epoch_steps) for episode in episodes}
     if len(sizes) != 1:
-        raise PlanError(f"episodes of (steps, parts, steps of an epoch) {sorted(sizes)}: one size is needed.")
+        raise PlanError(f"episodes have (steps, parts, steps of an epoch) {sorted(sizes)}, but one size is needed.")
     ((_, parts, epoch_steps),) = sizes
     choices, plans = cache_choices(parts, epoch_steps), []
     for first in range(0, len(episodes), AT_ONCE):
@@ -86,8 +86,8 @@ def _solve(choices: CacheChoices, costs: Floats, rebuilds: Floats | None = None)
     """Plan backwards from the last step.
 
     Args:
-        choices: the first ones are used.
-        costs: (B, C, S) joules of a step under each of them.
+        choices: the first C are used.
+        costs: (B, C, S) joules of a step under each choice.
         rebuilds: (B, C, S) the part of the costs for rebuilding, if windows may be abandoned.
     """
     runs, count, steps = costs.shape
@@ -112,9 +112,9 @@ def _solve(choices: CacheChoices, costs: Floats, rebuilds: Floats | None = None)
 class _EarlyEnds:
     """Optimal early ends of windows: minima over the steps at which they could end, updated backwards in time.
 
-    The cost of a window from s that ends at t is the sum of a term in t and a term in s. The minimum over the t of any
-    window is that of two overlapping spans whose lengths are a power of 2, and each of these of two spans half as
-    long. Only the spans of the last 256 steps are stored.
+    The cost of a window from s that ends at t is a term in t plus a term in s. The minimum over any range of t is the
+    minimum of two overlapping spans whose lengths are a power of 2. Each span is computed from two spans of half its
+    length. Only the spans of the last 256 steps are stored.
     """
 
     def __init__(self, windows: Numbers, cost_sums: Floats, rebuilds: Floats) -> None:
@@ -132,7 +132,7 @@ class _EarlyEnds:
         self._least, self._where = np.full(shape, np.inf), np.zeros(shape, dtype=np.int32)
 
     def add(self, step: int, to_go: Floats) -> None:
-        """Add the minimum from a step on, (B,), before the steps before it."""
+        """Add the minimum from a step on, (B,); call in descending order of steps."""
         slot = step % self._ring
         self._least[0, slot] = self._ending[:, :, step] + to_go[:, None]
         self._where[0, slot] = step
@@ -144,9 +144,9 @@ class _EarlyEnds:
             self._where[level, slot, :, first:] = np.where(nearer, ends[slot], ends[far])
 
     def least(self, step: int, cost: Floats, served: Numbers) -> tuple[Floats, Numbers]:
-        """Return (B, C) costs from a step on and steps served, with early ends where these are cheaper."""
+        """Return (B, C) costs from a step on and steps served, with early ends if they are cheaper."""
         cost, served = cost.copy(), served.copy()
-        last = np.minimum(step + self._windows, self._steps)  # it may end at those from step + 1 to last - 1
+        last = np.minimum(step + self._windows, self._steps)  # possible early ends: step + 1 to last - 1
         (may,) = np.nonzero(last > step + 1)
         if not len(may):
             return cost, served
@@ -165,28 +165,28 @@ class _EarlyEnds:
 
 
 def _prefix_sums(costs: Floats) -> Floats:
-    """Return sums over the steps before: (..., S) -> (..., S + 1)."""
+    """Return exclusive prefix sums and the total: (..., S) -> (..., S + 1)."""
     summed = np.zeros((*costs.shape[:-1], costs.shape[-1] + 1))
     np.cumsum(costs, axis=-1, out=summed[..., 1:])
     return summed
 
 
 def cost_of(episode: CacheEpisode, windows: Sequence[tuple[int, int]]) -> float:
-    """Return joules of an episode with given first steps and choices of its windows.
+    """Return the joules of an episode, given the first steps and the choices of its windows.
 
-    A window lasts until the next one begins, also if that was late in a live run. A window that ended before its last
-    step was abandoned, and pays for it.
+    A window lasts until the next one begins, even if that was late in a run. A window that ended before its last step
+    was abandoned, and pays for it.
 
     Args:
         episode: links and costs of the run.
-        windows: (first step, choice) of each, ascending from step 0.
+        windows: (first step, choice) of each window, ascending from step 0.
 
     Raises:
         PlanError: the windows do not begin at step 0, do not ascend, or begin after the end.
     """
     firsts, ends = [first for first, _ in windows], [*(first for first, _ in windows[1:]), episode.steps]
     if firsts[:1] != [0] or any(first >= end for first, end in zip(firsts, ends, strict=True)):
-        raise PlanError(f"windows from steps {firsts[:8]}: they must ascend from 0, below {episode.steps}.")
+        raise PlanError(f"windows begin at steps {firsts[:8]}. They must ascend from 0, below {episode.steps}.")
     lengths = cache_choices(episode.trace.parts, episode.epoch_steps).windows
     costs, rebuilds, total = episode.step_costs(), episode.rebuild_costs(), 0.0
     for (first, choice), end in zip(windows, ends, strict=True):
@@ -201,8 +201,8 @@ class Clairvoyant:
     """Follows the optimal plan for known links.
 
     Args:
-        plan: of the runs that it decides for; live, of one.
-        runs: index of each, as in views; from 0 by default.
+        plan: plan of the runs that it decides for; of one run outside the simulator.
+        runs: index of each run, as in views; from 0 by default.
 
     References: ours; the paper has no optimum.
     """
@@ -217,7 +217,7 @@ class Clairvoyant:
 
     def decide(self, view: CacheView) -> CacheDecision:
         """Return the optimal action from ``view.step`` on."""
-        step = min(view.step, self._plan.best.shape[1] - 1)  # a run that continues after its plan keeps the last
+        step = min(view.step, self._plan.best.shape[1] - 1)  # after the end of the plan, keep its last action
         return CacheDecision(self.name, int(self._plan.best[0, step]))
 
     def decide_all(self, views: CacheViews) -> Numbers:
@@ -234,11 +234,11 @@ class Clairvoyant:
 
 
 def clairvoyant_of(trace: LinkTrace, costs: CacheCosts, *, epoch_steps: int) -> Clairvoyant:
-    """Plan a live run with scheduled or recorded congestion, by whole windows of actions only.
+    """Plan a run with scheduled or recorded congestion, by whole windows of actions only.
 
     Args:
         trace: links to the part that owns the cache, step by step to the end of the run.
-        costs: calibrated; errors in them make the plan suboptimal.
+        costs: calibrated costs; their errors make the plan suboptimal.
         epoch_steps: steps of an epoch.
     """
     choices = cache_choices(trace.parts, epoch_steps)
@@ -246,20 +246,20 @@ def clairvoyant_of(trace: LinkTrace, costs: CacheCosts, *, epoch_steps: int) -> 
     return Clairvoyant(_solve(choices, tables.step_j[None, :-1, trace.which]))
 
 
-STRETCH = 8 * WINDOWS[-1]  # steps of a plan; the first half is used
+STRETCH = 8 * WINDOWS[-1]  # steps of a plan; only the first half is used
 
 
 class ForeseenWindows:
     """The windows and allocations that are optimal in the cost model, for known future congestion.
 
-    The next stretch of steps is planned when half of the previous one is over, in the calling thread: the last windows
+    The next stretch of steps is planned in the calling thread when half of the previous one is over. The last windows
     of a plan are unreliable and not used.
 
     Args:
         pattern: state of the links over time.
-        costs: of a step.
+        costs: costs of a step.
         part: the part that owns the cache.
-        epoch_steps: of an epoch.
+        epoch_steps: steps of an epoch.
 
     References: ours; see :func:`dtdg_lab.systems.feature_cache.policies.clairvoyant.best_plan`, which is exact over a
     whole trace.

@@ -1,4 +1,4 @@
-"""Live decisions about a part's cache: measurements become the policy's view."""
+"""Decisions about a part's cache during a run: from measurements to the policy's view."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from dtdg_lab.systems.feature_cache.policies.interface import (
 from dtdg_lab.systems.feature_cache.policies.live_forecast import LiveForecast
 from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
 
-WARM_EPOCHS = 2  # GreenDyGNN section V-B: their steps and fetches are assumed to be on clean links
-CHANGE = 0.05  # lambda: penalty of changing the allocation; the paper's value is unreadable in our copy
+WARM_EPOCHS = 2  # GreenDyGNN section V-B: in these epochs, links are assumed to be clean
+CHANGE = 0.05  # lambda, the penalty of changing the allocation; the paper's value is unreadable in our copy
 MIN_S = 1e-6  # minimum of a fetch or a step, so that ratios stay finite
 
 
 class CacheDecisionRow(NamedTuple):
-    """A decision about a part's cache, of the table ``cache_decisions``, without the columns step and epoch."""
+    """A decision about a part's cache: a row of the table ``cache_decisions``, without step and epoch."""
 
     part: int
     policy: str
@@ -60,11 +60,11 @@ class CacheControl:
         part: the part that owns the cache.
         parts: P, at least 2.
         epoch_steps: steps of an epoch.
-        row_bytes: of a row of features.
-        estimator: of delays, per owner.
+        row_bytes: bytes of a row of features.
+        estimator: estimates the delay of each owner.
 
     Attributes:
-        policy: the current policy; None for no decisions.
+        policy: the current policy; None if nothing is decided.
 
     References: GreenDyGNN section V-B and algorithm 2.
     """
@@ -84,16 +84,16 @@ class CacheControl:
 
     @property
     def probed(self) -> bool:
-        """Whether the time of a fetch on a clean link is known."""
+        """True if the time of a fetch on a clean link was measured."""
         return self._estimator.probe is not None
 
     def probe(self, law: RpcModel) -> None:
-        """Set the time of a fetch on a clean link, to compare fetches with."""
+        """Set the time of a fetch on a clean link."""
         with self._lock:
             self._estimator.probe = law
 
     def watch(self, replies: Sequence[OwnerReply], step: int) -> bool:
-        """Add the fetches of a step's misses; return whether to reconsider the current window.
+        """Add the fetches of a step's misses; return True if the current window should be reconsidered.
 
         True when a link's change is detected, and again a few steps later, when more fetches have been measured.
         """
@@ -105,7 +105,7 @@ class CacheControl:
             return (is_changed or is_due) and isinstance(self.policy, CachePlanner)
 
     def decide(self, boundary: Boundary) -> CacheDecision | None:
-        """Decide the action of the window after the one that begins now.
+        """Choose the action of the next window.
 
         At an early boundary, None keeps the previous decision.
 
@@ -114,7 +114,7 @@ class CacheControl:
         """
         policy = self.policy
         if policy is None:
-            raise PlanError("a window is to be decided, but no policy was set.")
+            raise PlanError("no cache policy is set. Set CacheControl.policy before a window is decided.")
         delays_s = self._delays(boundary)
         step_s, step_j = self._steps(boundary)
         view = self._view(boundary, delays_s, step_s, step_j)
@@ -149,21 +149,21 @@ class CacheControl:
         return decision
 
     def clean_line(self) -> tuple[float, float] | None:
-        """Return seconds of a fetch on clean links, and seconds per byte, from measured fetches; None if unknown."""
+        """Return seconds of a fetch on clean links, and per byte, from measured fetches; None if unknown."""
         return self._forecast.clean_line()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the times of clean links and steps, as plain lists and numbers."""
+        """Return the times of clean links and steps, as lists and numbers."""
         clean = [float(np.median(values)) if values else None for values in (self._clean_s, self._clean_j)]
         return {"estimator": self._estimator.state_dict(), "clean": clean}
 
     def load_state_dict(self, data: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned."""
+        """Restore a state dict of :meth:`state_dict`."""
         self._estimator.load_state_dict(data["estimator"])
         self._clean_s, self._clean_j = ([] if value is None else [float(value)] for value in data["clean"])
 
     def take_rows(self) -> list[CacheDecisionRow]:
-        """Return new rows of ``cache_decisions``, without the columns step and epoch."""
+        """Return new rows of ``cache_decisions``, without step and epoch."""
         with self._lock:
             rows, self._rows = self._rows, []
         return rows
@@ -171,9 +171,9 @@ class CacheControl:
     # measurements
 
     def _add_fetches(self, fetches: Sequence[tuple[OwnerReply | FetchTime, int]], current_step: int) -> bool:
-        """Add fetches with the steps that they were for; return whether a change is detected now.
+        """Add fetches with their steps; return True if they reveal a change of links.
 
-        The lock is held. A change is counted, and checked again a few steps later.
+        The caller holds the lock. A change is counted, and checked again a few steps later.
         """
         changes = [
             self._estimator.add(
@@ -198,7 +198,7 @@ class CacheControl:
             return self._estimator.delays_s()
 
     def _steps(self, boundary: Boundary) -> tuple[float, float | None]:
-        """Return median seconds and joules of the steps since the last boundary, or of all clean steps."""
+        """Return median seconds and joules of the steps since the last boundary, or else of all clean steps."""
         warm = boundary.step < WARM_EPOCHS * self._epoch_steps
         seconds = [step.seconds for step in boundary.stepped]
         joules = [step.joules for step in boundary.stepped if step.joules is not None]
@@ -232,7 +232,7 @@ class CacheControl:
         forecast = None
         if isinstance(self.policy, CachePlanner) and boundary.lookahead.steps:
             if self.policy.base_s is not None:
-                base_s = min(base_s, self.policy.base_s)  # a warm-up over slow links contains waiting as well
+                base_s = min(base_s, self.policy.base_s)  # the warm-up's steps include waiting if its links were slow
             forecast = self._forecast.predict(boundary.lookahead, base_s=base_s, late_s=delays_s)
         with self._lock:
             changes = sum(boundary.now - step <= CHANGES_WITHIN for step in self._changes)
@@ -255,8 +255,7 @@ class CacheControl:
     def _reward(self, step_s: float, step_j: float | None) -> float | None:
         """Return the reward of the previous decision by equation 5, relative to a step without delays.
 
-        Differs from the paper: its reference is a policy's step under the same congestion, which cannot be measured
-        live.
+        Differs from the paper: its reference is a policy's step under the same congestion, which a run cannot measure.
         """
         if self._last is None or not self._clean_s:
             return None

@@ -14,31 +14,31 @@ from numpy.typing import NDArray
 from dtdg_lab.systems.feature_cache.calibration.fits import relative_line
 from dtdg_lab.systems.feature_cache.costs.cache_costs import RpcModel
 
-SPANS = (2, 3, 5, 8, 13)  # numbers of latest fetches that are compared with those before them
-THRESHOLD = 4.0  # standard errors between two means that count as a change
-OUTLIER = 5.0  # standard deviations at which a fetch is clipped, so that a single slow one raises no alarm
+SPANS = (2, 3, 5, 8, 13)  # numbers of latest fetches that are compared with the earlier ones
+THRESHOLD = 4.0  # difference of two means that counts as a change, in standard errors
+OUTLIER = 5.0  # fetches are clipped at this number of standard deviations, so that a single one raises no alarm
 LONGEST = 60  # maximum number of fetches in a mean
 LEAST_NOISE = 0.1  # minimum standard deviation of a logarithm
-SAME_CHANGE = 8  # fetches within which several alarms, of any owners, count as one change
-LOOK_AGAIN = 5  # fetches after an alarm at which the decision is reconsidered with more data
-CHUNK = 96  # fetches that are tested at once if all are known
+SAME_CHANGE = 8  # alarms within this number of fetches, of any owners, count as one change
+LOOK_AGAIN = 5  # number of fetches after an alarm until the decision is reconsidered with more data
+CHUNK = 96  # number of fetches tested together if the whole series is known
 WITHOUT = 0.3  # standard deviation before there are fetches to estimate it from
 
 
 class ChangePoints:
     """Change points of one owner's fetches.
 
-    Each new fetch is tested: does the mean of the last 2, 3, 5, 8 or 13 differ from that of those before by more than
-    four standard errors? If so, an alarm is raised and the mean restarts with these fetches. A change of five standard
-    deviations is detected after two fetches, one of two standard deviations after five.
+    Each new fetch starts a test: does the mean of the last 2, 3, 5, 8 or 13 fetches differ from the mean of the earlier
+    ones by more than four standard errors? If so, an alarm is raised, and the mean restarts with these fetches. A
+    change of five standard deviations is detected after two fetches, one of two standard deviations after five.
 
     Args:
         noise: standard deviation of the logarithm of a fetch time on unchanged links; None to estimate it from
             successive differences (median absolute deviation).
 
     Attributes:
-        count: fetches since the last change point, at most 60.
-        alarms: change points so far.
+        count: number of fetches since the last change point, at most 60.
+        alarms: number of change points so far.
 
     References: ours, for GreenDyGNN section V-B, which takes the median of 30 fetches; Lai 1995, "Sequential
     changepoint detection in quality control and dynamical systems" (the window-limited likelihood-ratio test).
@@ -53,11 +53,11 @@ class ChangePoints:
 
     @property
     def count(self) -> int:
-        """Fetches since the last change point."""
+        """Number of fetches since the last change point."""
         return len(self._values)
 
     def add(self, level: float) -> bool:
-        """Add the logarithm of a fetch time relative to a clean link; return whether a change is detected."""
+        """Add the logarithm of a fetch time relative to a clean link; return True if a change is detected."""
         values = self._values
         if self._given is None and values:
             self._estimate(abs(level - values[-1]))
@@ -74,7 +74,7 @@ class ChangePoints:
             middle, apart = (value_sum - recent) / rest, THRESHOLD * self._noise * math.sqrt(1 / span + 1 / rest)
             if abs(recent / span - middle) <= apart:
                 continue
-            # a single fetch must not raise an alarm: each is clipped around the previous mean
+            # clip each fetch around the previous mean, so that a single one raises no alarm
             cut = OUTLIER * self._noise
             if abs(sum(min(max(recent_value - middle, -cut), cut) for recent_value in newest[:span])) > apart * span:
                 self._values = deque(reversed(newest[:span]), maxlen=LONGEST)
@@ -94,10 +94,10 @@ def change_points(levels: NDArray[np.float64], noise: float) -> tuple[NDArray[np
 
     Args:
         levels: logarithms of fetch times over those of a clean link.
-        noise: their standard deviation on unchanged links.
+        noise: standard deviation of the levels on unchanged links.
 
     Returns:
-        (S + 1,) index of the first fetch since the last change point, and (S + 1,) whether one is detected, after each
+        (S + 1,) index of the first fetch since the last change point, and (S + 1,) True if one is detected, after each
         number of fetches.
     """
     noise, total = max(noise, LEAST_NOISE), len(levels)
@@ -138,7 +138,7 @@ RECENT = 30  # GreenDyGNN section V-B: fetches of an owner that determine its de
 _BASELINE = 15.0  # percentile of the warm-up's fetches
 _LEAST = 4  # minimum number of fetches of a warm-up
 _MOST = 1000  # maximum number of fetches of an owner in a warm-up
-OWNERS_SLACK = 2.0  # an owner whose warm-up took longer than this multiple of the fastest owner's was slow then
+OWNERS_SLACK = 2.0  # an owner's warm-up was slow if it took longer than this multiple of the fastest owner's
 PROBE_SLACK = 3.0  # all owners were slow if even the fastest took longer than this multiple of the probe
 LEAST_S = 1e-6
 
@@ -146,25 +146,26 @@ LEAST_S = 1e-6
 class DelayEstimator:
     """Delays of the P - 1 other parts' replies, from fetches of rows.
 
-        probe: time of a fetch without a slow link, to detect that all owners were slow in the warm-up; None if not
-            measured.
-    percentile of the rest. Later the delay is the median of the rest of the last 30 fetches, over that baseline, at
-    least 0. A throttled link appears as a delay as well: that of its typical fetch.
+    The first two epochs are each owner's warm-up: a line fitted to its fetches gives the time per byte, which is
+    subtracted from every fetch. The baseline is the 15th percentile of the rest. Later the delay is the median of the
+    rest of the last 30 fetches, minus that baseline, at least 0. A throttled link also appears as a delay: that of its
+    typical fetch.
 
     Args:
         num_others: P - 1.
 
     Attributes:
-        probe: time of a fetch without a slow link, to detect that all owners were slow in the warm-up; None if unknown.
+        probe: time of a fetch without a slow link, which reveals that all owners were slow in the warm-up; None if
+            unknown.
 
     References: GreenDyGNN section V-B, equation 8, with our model of a fetch.
 
     Differs from the paper: bytes are subtracted from each fetch first, since fetches differ in size. The distance from
     the 15th percentile to the median in the warm-up is treated as noise, not as delay. After a change of an owner's
-    link (:class:`ChangePoints`) its previous fetches are dropped. A baseline that most of the last 30 fetches undercut
-    is lowered, since it was measured on a slow network. An owner whose own baseline exceeds 2 times the fastest
-    owner's was slow in the warm-up, and is compared with the fastest one. If even that exceeds 3 times the probe, all
-    were slow, and all are compared with the probe.
+    link (:class:`ChangePoints`) its earlier fetches are dropped. A baseline that most of the last 30 fetches undercut
+    was measured on a slow network, and is lowered. If an owner's baseline exceeds 2 times the fastest owner's, its
+    warm-up was slow, and it is compared with the fastest one. If even that exceeds 3 times the probe, all were slow,
+    and all are compared with the probe.
     """
 
     def __init__(self, num_others: int) -> None:
@@ -179,16 +180,16 @@ class DelayEstimator:
         self._settled = np.zeros(num_others, dtype=np.bool_)
 
     def add(self, owner: int, rtt_s: float, nbytes: float, *, epoch: int) -> bool:
-        """Add a fetch from the other part at an index, 0 to P - 2, in ascending order of parts.
+        """Add a fetch; return True if it reveals a change of the owner's link.
 
         Args:
-            owner: index of the owner.
+            owner: index of the owner among the other parts, 0 to P - 2, in ascending order of parts.
             rtt_s: seconds from the request to the last byte, above 0.
-            nbytes: of the fetch.
-            epoch: in which it happened.
+            nbytes: bytes of the fetch.
+            epoch: epoch of the fetch.
 
         Returns:
-            Whether it reveals a change of the owner's link.
+            True if it reveals a change.
         """
         if self._first_epoch < 0:
             self._first_epoch = epoch
@@ -210,7 +211,7 @@ class DelayEstimator:
         return changed
 
     def current_fetches(self, owner: int) -> int:
-        """Return the number of an owner's latest fetches that are from the current state of its link."""
+        """Return the number of an owner's latest fetches since its link last changed."""
         return self._points[owner].count if self._settled[owner] else len(self._recent[owner])
 
     def delays_s(self) -> Vector:
@@ -219,7 +220,7 @@ class DelayEstimator:
         for owner in np.flatnonzero(self._settled & (np.array([len(fetches) for fetches in self._recent]) > 0)):
             recent = self._recent[owner]
             middle = median([time - self._per_byte[owner] * size for time, size in recent])
-            if len(recent) == RECENT:  # most of them undercut a baseline of a slow network
+            if len(recent) == RECENT:  # most of them undercut a baseline that was measured on a slow network
                 self._clean[owner] = min(self._clean[owner], middle)
             start_s, per_byte = self._reference(int(owner), median([size for _, size in recent]))
             if per_byte != self._per_byte[owner]:
@@ -230,7 +231,7 @@ class DelayEstimator:
     def _reference(self, owner: int, nbytes: float) -> tuple[float, float]:
         """Return seconds of a clean fetch without bytes, and seconds per byte, to compare an owner with.
 
-        They are from the owner's own warm-up, from the fastest owner's, or from the probe; see the class.
+        They come from the owner's own warm-up, the fastest owner's, or the probe; see the class.
 
         Args:
             owner: index of the owner, whose warm-up is over.
@@ -255,12 +256,12 @@ class DelayEstimator:
         return self._baseline.copy()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the times of clean links, as plain lists and numbers; recent fetches are not included."""
+        """Return the times of clean links, as lists and numbers, without recent fetches."""
         arrays = (self._per_byte, self._clean, self._noise, self._baseline, self._settled)
         return {"first_epoch": self._first_epoch, "owners": [array.tolist() for array in arrays]}
 
     def load_state_dict(self, data: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned; ignored if the number of owners differs."""
+        """Restore a state dict of :meth:`state_dict`; ignore it if the number of owners differs."""
         if len(data["owners"][0]) != len(self._per_byte):
             return
         self._first_epoch = int(data["first_epoch"])
@@ -273,13 +274,13 @@ class DelayEstimator:
         per_byte = relative_line(sizes, times)[1]
         low, middle = np.percentile(times - per_byte * sizes, (_BASELINE, 50.0))
         self._baseline[owner] = np.percentile(times, _BASELINE)
-        # a warm-up of mostly delayed fetches would count as noise: limit it to the time of the fetch itself
+        # in a warm-up of mostly delayed fetches, delay would count as noise: limit it to the time of the fetch itself
         self._noise[owner] = min(middle - low, self._baseline[owner])
         self._per_byte[owner], self._clean[owner], self._settled[owner] = per_byte, low, True
         self._warm[owner] = []
 
 
-FAST_STEPS, SLOW_STEPS = 50.0, 200.0  # time constants of the averages: steps after which a weight falls to 1 / e
+FAST_STEPS, SLOW_STEPS = 50.0, 200.0  # time constants of the averages, in steps
 KINDS = 3
 
 
@@ -291,8 +292,8 @@ def memory_size(parts: int) -> int:
 class LatenessMemory:
     """Exponential averages of the congestion multipliers in states, one memory for each of B runs.
 
-    For each other part: a fast average, a slow average, and the average distance from the slow one. A link that is slow
-    intermittently, or two that alternate, are indistinguishable from a slow link at one moment; the averages differ.
+    For each other part: a fast average, a slow average, and the average distance from the slow one. At one moment, a
+    link that is slow now and then, or two that alternate, look like a slow link; the averages tell them apart.
 
     Args:
         runs: B.
@@ -304,12 +305,12 @@ class LatenessMemory:
         self._fresh = np.ones(runs, dtype=bool)
 
     def forget(self, which: NDArray[np.bool_]) -> None:
-        """Reset the memory of some of the runs (B,)."""
+        """Reset the memory of the runs where (B,) ``which`` is True."""
         self._held[which] = 0.0
         self._fresh[which] = True
 
     def take_in(self, states: NDArray[np.float32], steps: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Add states (B, 3 P + 11), given steps (B,) after the last ones; return them joined with the memory.
+        """Add states (B, 3 P + 11), ``steps`` (B,) after the previous ones; return them joined with the memory.
 
         Returns:
             (B, 3 P + 11 + 3 (P - 1)) float32.
@@ -322,7 +323,7 @@ class LatenessMemory:
         return self.recall(states, np.arange(len(states)))
 
     def recall(self, states: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return states (R, 3 P + 11) of some runs (R,), joined with their previous memory."""
+        """Return states (R, 3 P + 11) of runs ``rows`` (R,), joined with their current memory."""
         remembered = self._held[rows].reshape(len(rows), -1).astype(np.float32)
         return np.concatenate([states, remembered], axis=1)
 
@@ -332,7 +333,7 @@ class LatenessMemory:
 
 
 class RunsMemory:
-    """A memory for policies that identify runs by number: a new run starts with an empty one.
+    """Memories of policies that identify runs by number: a new run starts with an empty memory.
 
     Args:
         parts: P.
@@ -346,9 +347,9 @@ class RunsMemory:
     def take_in(
         self, states: NDArray[np.float32], runs: NDArray[np.int64], steps: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        """Add states (B, 3 P + 11) of runs of these numbers (B,) at these steps (B,); return them with the memory.
+        """Add states (B, 3 P + 11) of runs (B,) at steps (B,); return them joined with the memory.
 
-        The memory at an index is reset for a different run, or an earlier step.
+        A different run, or an earlier step, resets the memory at its index.
         """
         if len(runs) != len(self._runs):
             self._memory = LatenessMemory(len(runs), self._parts)
@@ -359,5 +360,5 @@ class RunsMemory:
         return joined
 
     def recall(self, states: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return states (R, 3 P + 11) at some indices (R,), joined with their previous memory; nothing is added."""
+        """Return states (R, 3 P + 11) at indices (R,), joined with their current memory; nothing is added."""
         return self._memory.recall(states, rows)

@@ -1,4 +1,4 @@
-"""Interface of cache policies: views of a run, or of many simulated runs; decisions; and what learned policies see."""
+"""Interface of cache policies: observations and views, of a run or of many simulated runs, and decisions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
 
 MOST_LOG = 6.0  # limit of logarithms: a link 400 times slower
 LEAST = 1e-9  # minimum of ratios, so that they have a logarithm
-MOST_SHARE = 4.0  # limit of shares: rebuilding for four times as long as a window
+MOST_SHARE = 4.0  # limit of shares: a rebuild that takes four times as long as a window
 Floats = NDArray[np.float64]
 
 
@@ -25,17 +25,17 @@ class CacheObservation:
 
     Attributes:
         delays_s: (..., P - 1) estimated seconds of delay of each other part's replies.
-        fetch_s: (..., P - 1) or broadcastable to it: seconds of a fetch without delay.
-        hit_rates: (..., P - 1) of each other part's rows, from 0 to 1.
-        hit_rate: (...) over all of them.
+        fetch_s: (..., P - 1) or broadcastable: seconds of a fetch without delay.
+        hit_rates: (..., P - 1) hit rate of each other part's rows, from 0 to 1.
+        hit_rate: (...) hit rate over all parts.
         step_s: (...) seconds of a step.
-        base_step_s: (...) the same without delay.
-        step_j: (...) joules of a step; None if not measured: then assumed proportional to the seconds.
-        base_step_j: (...) the same without delay; None as above.
-        rebuild_share: (...) seconds of the last rebuild, relative to those of the window meanwhile.
-        miss_share: (...) seconds of resolving misses, relative to those of the window.
-        left_share: (...) remaining steps of the epoch, relative to those of an epoch.
-        previous: (...) index of the action that holds from here until the new decision takes effect.
+        base_step_s: (...) seconds of a step without delay.
+        step_j: (...) joules of a step; None if not measured, then assumed proportional to the seconds.
+        base_step_j: (...) joules of a step without delay; None if not measured.
+        rebuild_share: (...) seconds of the last rebuild, relative to the window's.
+        miss_share: (...) seconds of resolving misses, relative to the window's.
+        left_share: (...) remaining steps of the epoch, relative to its steps.
+        previous: (...) index of the action that applies until the new decision takes effect.
     """
 
     delays_s: Floats
@@ -58,7 +58,7 @@ def state_size(parts: int) -> int:
 
 
 def state_bounds(actions: CacheActions) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return (3 P + 11,) minimum and maximum of each number of a state."""
+    """Return the (3 P + 11,) minimum and maximum of each element of a state."""
     low, high, _ = _bounds_and_marks(actions)
     return low.astype(np.float32), high.astype(np.float32)
 
@@ -66,22 +66,22 @@ def state_bounds(actions: CacheActions) -> tuple[NDArray[np.float32], NDArray[np
 def cache_state(observation: CacheObservation, actions: CacheActions) -> NDArray[np.float32]:
     """Return (..., 3 P + 11) float32 inputs of a learned policy.
 
-    In order: P - 1 congestion multipliers, P hit rates (of each other part, of all), step time and step energy relative
-    to their base, the shares of the window for rebuilding and for misses, the remaining share of the epoch, the current
-    window (8, one-hot) and its preferred part (P - 1, one-hot, all 0 if uniform).
+    In order: P - 1 congestion multipliers; P hit rates (each other part's, and overall); step time and step energy
+    relative to their base; the shares of the window for rebuilding and for misses; the remaining share of the epoch;
+    the current window (8, one-hot) and its preferred part (P - 1, one-hot, all 0 if uniform).
 
     Differs from the paper: multipliers and the two ratios are given as natural logarithms, within +-6, because a
     throttled link multiplies a fetch by hundreds; shares are limited to 4.
 
     Raises:
-        ConfigError: the observation is of another number of parts, its base times are not positive, or it has a NaN.
+        ConfigError: the number of parts differs, a base time is not positive, or a value is NaN.
 
     References: GreenDyGNN section IV-C1 (23 numbers for P = 4).
     """
     delays_s = np.asarray(observation.delays_s, dtype=np.float64)
     num_others = actions.parts - 1
     if delays_s.ndim == 0 or delays_s.shape[-1] != num_others:
-        raise ConfigError(f"delays of shape {delays_s.shape} for {actions.parts} parts: the last must be {num_others}.")
+        raise ConfigError(f"delays_s has shape {delays_s.shape}, but the last axis must be {num_others} (P - 1).")
     if not (np.asarray(observation.fetch_s) > 0).all() or not (np.asarray(observation.base_step_s) > 0).all():
         raise ConfigError("base times of fetches and steps must be above 0: measure both on clean links.")
     leading = delays_s.shape[:-1]
@@ -100,13 +100,13 @@ def cache_state(observation: CacheObservation, actions: CacheActions) -> NDArray
     low, high, marks = _bounds_and_marks(actions)
     state[..., offset + 6 :] = marks[observation.previous]
     if not np.isfinite(state).all():
-        raise ConfigError("an observation has a value that is not a number: every time and share must be measured.")
+        raise ConfigError("an observation has a NaN or infinite value: measure every time and share.")
     return np.minimum(np.maximum(state, low, out=state), high, out=state).astype(np.float32)
 
 
 @lru_cache(maxsize=16)
 def _bounds_and_marks(actions: CacheActions) -> tuple[Floats, Floats, Floats]:
-    """Return minimum and maximum of each number, (3 P + 11,) each, and one-hot codes of each action, (A, P + 7)."""
+    """Return the (3 P + 11,) minimum and maximum of a state, and the (A, P + 7) one-hot codes of the actions."""
     num_others = actions.parts - 1
     ones = np.ones(len(WINDOWS) + num_others)
     logs = np.full(2, MOST_LOG)
@@ -129,14 +129,14 @@ class CacheView:
     Attributes:
         state: (3 P + 11,) float32; see :mod:`dtdg_lab.systems.feature_cache.policies.state`.
         delays_s: (P - 1,) estimated delay of each other part's replies.
-        step: first step of the run that the decision applies to.
+        step: first step that the decision applies to.
         steps_left: remaining steps of the epoch from there.
         previous: the action that applies until then.
         forecast: maps delays (P - 1,) to the predicted seconds per step of every action, (A,); None if unknown.
         rebuilds: maps delays to the predicted seconds of a rebuild for every action.
         now: step of the decision, non-decreasing during a run; -1 if it is ``step``.
         changes: number of change points of links detected so far.
-        pending: the next action already decided, if the current window may be ended early; else -1.
+        pending: the action already decided for the next window, if the current one may be ended early; otherwise -1.
         left: remaining steps of the current window.
     """
 
@@ -163,11 +163,11 @@ class CacheDecision:
     """The decision of a policy.
 
     Attributes:
-        policy: its name.
-        action: see :class:`CacheActions`.
+        policy: name of the policy.
+        action: index of an action; see :class:`CacheActions`.
         values: estimated value of each action, larger is better; empty if the policy estimates none.
         epsilon: probability of a random choice.
-        greedy: whether the action has the highest estimated value.
+        greedy: True if the action has the highest estimated value.
     """
 
     policy: str
@@ -188,25 +188,25 @@ class CachePolicy(Protocol):
 
 
 Forecast = Callable[[Floats], Floats]
-CHANGES_WITHIN = 150  # latest steps in which change points are counted
+CHANGES_WITHIN = 150  # number of latest steps in which change points are counted
 
 
 @dataclass(frozen=True, slots=True)
 class CacheViews:
-    """Observations at a boundary of each of B runs (P parts, A = 8 P actions); a batch of ``CacheView``.
+    """Observations at a boundary of each of B runs, a batch of :class:`CacheView`; P parts, A = 8 P actions.
 
     Attributes:
         states: (B, 3 P + 11) float32.
         delays_s: (B, P - 1) estimated seconds of delay of each other part's replies.
         steps: (B,) first step of each decision, counted from the start of the run.
-        steps_left: (B,) of the epoch from there on.
+        steps_left: (B,) remaining steps of the epoch from there.
         previous: (B,) the action until then.
-        forecast: (B, A) seconds per step of every action under delays (B, P - 1), by the calibrated costs; None if
-            unknown.
+        forecast: maps delays (B, P - 1) to the seconds per step of every action, (B, A), by the calibrated costs; None
+            if unknown.
         runs: (B,) index of each run, from 0: the counter of random policies.
-        now: (B,) current step: it never decreases within a run.
-        changes: (B,) change points of links found in the last ``CHANGES_WITHIN`` steps, close ones counted as one.
-        rebuilds: (B, A) seconds of a whole rebuild, likewise; None if costs are known.
+        now: (B,) current step; it never decreases within a run.
+        changes: (B,) change points of links found in the last ``CHANGES_WITHIN`` steps; close ones count as one.
+        rebuilds: maps delays to the seconds of a whole rebuild, (B, A); None if the policy knows the costs.
     """
 
     states: NDArray[np.float32]
@@ -246,16 +246,16 @@ class ManyPolicy(Protocol):
 
     @property
     def name(self) -> str:
-        """Of the policy."""
+        """Name of the policy."""
         ...
 
     @property
     def first(self) -> int | NDArray[np.int64]:
-        """The action of a run's first window, before any decision; one, or (B,)."""
+        """The action of each run's first window, before any decision: one, or (B,)."""
         ...
 
     def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
-        """Return (B,) the action of each run from ``views.steps`` on."""
+        """Return the (B,) action of each run from ``views.steps`` on."""
         ...
 
 
@@ -266,23 +266,23 @@ class Reconsiders(Protocol):
     def reconsider_all(
         self, views: CacheViews, pending: NDArray[np.int64], steps_left: NDArray[np.int64], which: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return (B,) the action to continue with, and (B,) whether to abandon the current window for it.
+        """Return the (B,) action to continue with, and (B,) True to abandon the current window for it.
 
         Args:
             views: current observations; ``previous`` is the current action.
             pending: (B,) the action decided for the next window.
             steps_left: (B,) remaining steps of the current window.
-            which: (B,) where a change was detected; the others are ignored.
+            which: (B,) True where a change was detected; other runs are ignored.
         """
         ...
 
 
 @runtime_checkable
 class PlansEnds(Protocol):
-    """A policy that plans in advance where its windows end."""
+    """A policy that plans the ends of its windows in advance."""
 
     first_lengths: NDArray[np.int64]
 
     def lengths_all(self, views: CacheViews) -> NDArray[np.int64]:
-        """Return (B,) steps of each decision; fewer than its window's abandons it there."""
+        """Return the (B,) steps of each decision; fewer than its window's steps abandon it early."""
         ...

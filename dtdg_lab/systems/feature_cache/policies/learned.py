@@ -30,17 +30,17 @@ class StoredPolicy:
     """A learned policy and its origin.
 
     Attributes:
-        name: of the policy.
+        name: name of the policy.
         parts: P, number of parts it was trained for.
-        seed: of its training.
-        episodes: of its training.
-        double: whether it was trained by Double DQN, otherwise by DQN.
+        seed: seed of its training.
+        episodes: number of episodes of its training.
+        double: True if it was trained by Double DQN, otherwise by DQN.
         hidden: widths of the network's hidden layers.
-        remembers: whether its input includes averages of past delays, beside the state.
+        remembers: True if its input includes averages of past delays besides the state.
         constants: digests of the simulator's constants, taken before the first episode.
         training: digest of all other settings of the training; see
             :mod:`dtdg_lab.systems.feature_cache.simulation.training`.
-        parameters: (n,) float32 of the network.
+        parameters: (n,) float32 parameters of the network.
     """
 
     name: str
@@ -61,7 +61,7 @@ class StoredPolicy:
         return (inputs, *self.hidden, len(CacheActions(self.parts)))
 
     def facts(self) -> dict[str, Any]:
-        """Return all fields except the parameters, as plain values."""
+        """Return all fields except the parameters, as JSON values."""
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "parameters"}
         return {**values, "hidden": list(self.hidden), "constants": list(self.constants)}
 
@@ -72,7 +72,7 @@ class StoredPolicy:
 
 
 def save_policy(path: Path, policy: StoredPolicy) -> None:
-    """Write a policy to a ``.npz`` file; the same policy gives the same bytes."""
+    """Write a policy to a ``.npz`` file; equal policies give equal bytes."""
     text = json.dumps({"format": FORMAT, "digest": policy.digest(), **policy.facts()}, sort_keys=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
@@ -80,7 +80,7 @@ def save_policy(path: Path, policy: StoredPolicy) -> None:
 
 
 def load_policy(path: Path) -> StoredPolicy:
-    """Load the policy in a file.
+    """Load a policy from a file.
 
     Raises:
         ConfigError: the file is missing, damaged, or not a policy.
@@ -90,10 +90,10 @@ def load_policy(path: Path) -> StoredPolicy:
         try:
             arrays = read_arrays(path)
         except FileNotFoundError as error:
-            raise ConfigError(f"{path}: file not found. {advice}") from error
+            raise ConfigError(f"{path} does not exist. {advice}") from error
         facts, parameters = json.loads(str(arrays["facts"])), arrays["parameters"]
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        raise ConfigError(f"{path} is not a policy file of format {FORMAT}, which this version reads. {advice}")
+        raise ConfigError(f"{path} is not a policy file of format {FORMAT}. {advice}")
     policy = _parse_policy(path, facts, parameters)
     if policy.digest() != facts.get("digest"):
         raise ConfigError(f"{path} is damaged: its digest does not match its contents. {advice}")
@@ -101,11 +101,11 @@ def load_policy(path: Path) -> StoredPolicy:
 
 
 def shipped_policy(parts: int, name: str) -> StoredPolicy:
-    """Load the shipped policy of a name.
+    """Load a shipped policy.
 
     Raises:
-        ConfigError: none is shipped for this number of parts.
-        UnknownNameError: none of this name is shipped.
+        ConfigError: no policy is shipped for this number of parts.
+        UnknownNameError: no policy of this name is shipped.
     """
     shipped = sorted(path.stem.rsplit("_p", 1) for path in SHIPPED.glob("*_p*.npz"))
     names = sorted({stem for stem, _ in shipped})
@@ -114,7 +114,7 @@ def shipped_policy(parts: int, name: str) -> StoredPolicy:
     part_counts = sorted(int(count) for stem, count in shipped if stem == name)
     if parts not in part_counts:
         raise ConfigError(
-            f"there is no learned policy for {parts} parts; shipped policies are for "
+            f"no learned policy is shipped for {parts} parts, only for "
             f"{', '.join(map(str, part_counts))}. Train one with "
             f"`python -m dtdg_lab train-policy --parts {parts} --out FILE` and give FILE as policy_file, or choose "
             "another policy."
@@ -123,7 +123,7 @@ def shipped_policy(parts: int, name: str) -> StoredPolicy:
 
 
 def shipped_path(parts: int, name: str) -> Path:
-    """Return the path of the shipped policy of a name, whether it exists or not."""
+    """Return the path of a shipped policy, whether it exists or not."""
     return SHIPPED / f"{name}_p{parts}.npz"
 
 
@@ -133,24 +133,23 @@ def _parse_policy(path: Path, facts: Mapping[str, Any], parameters: NDArray[Any]
         lists = {"hidden": tuple(map(int, values["hidden"])), "constants": tuple(map(str, values["constants"]))}
         return StoredPolicy(**{**values, **lists}, parameters=parameters.astype(np.float32))
     except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{path} is an incomplete policy file ({error!r}); train the policy again.") from error
+        raise ConfigError(f"{path} is an incomplete policy file ({error!r}). Train the policy again.") from error
 
 
-DOUBLE_DQN = "double_dqn"  # the paper's
-DOUBLE_DQN_PLUS = "double_dqn_plus"  # ours: another reward, and states with memory
+DOUBLE_DQN = "double_dqn"  # the paper's policy
+DOUBLE_DQN_PLUS = "double_dqn_plus"  # our policy: another reward, and states with memory
 
 
 class CacheDQN:
-    """Takes the action of the highest learned value; its parameters are fixed.
+    """Takes the action with the highest learned value; its parameters are fixed.
 
-    If the policy has a memory, each decision must be requested once, in the order of the steps; a step before the
-    last one starts a new run.
+    If the policy has a memory, request each decision once, in the order of the steps. An earlier step starts a new run.
 
     Args:
         stored: the learned policy.
 
     Attributes:
-        name: of the policy.
+        name: name of the policy.
         stored: the learned policy.
         first: action of a simulated run's first window: W = 16, uniform.
 
@@ -164,26 +163,26 @@ class CacheDQN:
         self._memory = RunsMemory(stored.parts)
 
     def values(self, inputs: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Return the value of each action, (B, 8 P) expected future rewards, for network inputs (B, S).
+        """Return the (B, 8 P) expected future rewards of each action for network inputs (B, S).
 
         Raises:
-            PlanError: the inputs are of another number of parts.
+            PlanError: the inputs belong to another number of parts.
         """
         if inputs.ndim != 2 or inputs.shape[1] != self._network.sizes[0]:
             raise PlanError(
-                f"states of shape {inputs.shape} for a policy of {self.stored.parts} parts: "
-                f"(B, {self._network.sizes[0]}) are needed."
+                f"inputs have shape {inputs.shape}, but the policy of {self.stored.parts} parts needs "
+                f"(B, {self._network.sizes[0]})."
             )
         return self._network.values(inputs)
 
     def decide(self, view: CacheView) -> CacheDecision:
-        """Return the best action for one state; ties are broken by the lower one."""
+        """Return the action with the highest value for a view; of equal ones, the lowest index."""
         inputs = self._inputs(view.state[np.newaxis], np.zeros(1, dtype=np.int64), np.array([view.at]))
         values: list[float] = self.values(inputs)[0].tolist()
         return CacheDecision(self.name, values.index(max(values)), tuple(values))
 
     def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
-        """Return (B,) the best action of every run."""
+        """Return the (B,) best action of every run."""
         best: NDArray[np.int64] = self.values(self._inputs(views.states, views.runs, views.now)).argmax(axis=1)
         return best
 
@@ -195,16 +194,16 @@ class CacheDQN:
 
 
 def learned_policy(parts: int, name: str = DOUBLE_DQN, file: str = "") -> CacheDQN:
-    """Load the learned policy for this number of parts: from a file if one is given, otherwise the shipped one.
+    """Load the learned policy for this number of parts, from a file if given, otherwise the shipped one.
 
     Raises:
-        ConfigError: there is none for this number of parts, or the file is not a policy.
-        UnknownNameError: none of this name is shipped.
+        ConfigError: no policy is shipped for this number of parts, or the file is not a policy.
+        UnknownNameError: no policy of this name is shipped.
     """
     stored = load_policy(as_path(file, "policy_file", ConfigError)) if file else shipped_policy(parts, name)
     if stored.parts != parts:
         raise ConfigError(
-            f"{file} is a policy for {stored.parts} parts, but this run has {parts}: train one with "
+            f"{file} is a policy for {stored.parts} parts, but this run has {parts}. Train one with "
             f"python -m dtdg_lab train-policy --parts {parts} --out FILE, or run with parts={stored.parts}."
         )
     return CacheDQN(stored)

@@ -1,4 +1,4 @@
-"""Predicted step time of every action: counted in the batches ahead, timed by recent fetches."""
+"""Predicted step time of every action, from counts in the batches ahead and times of recent fetches."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ class ActionSeconds(NamedTuple):
 
 
 class LiveForecast:
-    """Seconds per step of each action, for one part.
+    """Predicted seconds per step of each action, for one part.
 
     A step takes the maximum of three concurrent times: training, the fetch of a batch's misses, and the rebuild, which
-    is spread over the window's steps. A rebuild delays training by the initiation of a fetch, so that of equally good
-    windows the longest is the cheapest. Owners are asked at once, so the slowest determines the time.
+    is spread over the window's steps. A rebuild delays training by the initiation of a fetch, so the longest of equally
+    good windows is the cheapest. Owners are requested at once, so the slowest determines the time.
 
-    The time of a fetch is a linear function of its bytes, fitted to each owner's recent fetches. The excess of its
-    intercept over the fastest fetch so far is the delay; the excess of its slope over the smallest so far is
-    throttling. If a link is assumed less late than now, throttling is reduced in proportion.
+    The time of a fetch is a linear function of its bytes, fitted to each owner's recent fetches. Its delay is the
+    excess of the intercept over the fastest fetch so far; its throttling is the excess of the slope over the smallest
+    so far. For a smaller assumed delay than the current one, throttling is reduced in proportion.
 
     Args:
         actions: the possible actions.
-        row_bytes: of a row of features.
+        row_bytes: bytes of a row of features.
 
-    References: ours (see :class:`dtdg_lab.systems.feature_cache.policies.planner.CachePlanner`); GreenDyGNN equation
-    1 has the terms.
+    References: ours (see :class:`dtdg_lab.systems.feature_cache.policies.planner.CachePlanner`), with the terms of
+    GreenDyGNN equation 1.
     """
 
     def __init__(self, actions: CacheActions, *, row_bytes: int) -> None:
@@ -56,16 +56,16 @@ class LiveForecast:
         num_others = actions.parts - 1
         self._recent: list[deque[tuple[int, float]]] = [deque(maxlen=RECENT) for _ in range(num_others)]
         self._before: list[tuple[float, float] | None] = [None] * num_others  # lines from before links changed
-        self._quickest_s = np.full(num_others, np.inf)  # each owner's fastest fetch so far
-        self._least = np.full(num_others, np.inf)  # each owner's fewest seconds per byte so far
+        self._quickest_s = np.full(num_others, np.inf)  # seconds of each owner's fastest fetch so far
+        self._least = np.full(num_others, np.inf)  # each owner's lowest seconds per byte so far
 
     def observe(self, boundary: Boundary, known_counts: Sequence[int] | None = None) -> None:
         """Add the fetches since the last boundary.
 
         Args:
-            boundary: contains them.
-            known_counts: number of each owner's newest fetches from the current state of the links; None for all. Below
-                eight, the previous line is scaled to them.
+            boundary: has the fetches.
+            known_counts: number of each owner's newest fetches since its link last changed; None for all. With fewer
+                than eight, the previous line is scaled to them.
         """
         for fetch in boundary.fetches:
             index = fetch.owner - (fetch.owner > boundary.part)
@@ -81,7 +81,7 @@ class LiveForecast:
                 self._before[index] = None
 
     def clean_line(self) -> tuple[float, float] | None:
-        """Return the best seconds of a fetch without bytes, and per byte, over all owners; None before any fetch."""
+        """Return seconds of the fastest fetch and per byte on clean links, over all owners; None if unknown."""
         if not np.isfinite(self._quickest_s).all() or not np.isfinite(self._least).all():
             return None
         return float(np.median(self._quickest_s)), float(np.median(self._least))
@@ -108,7 +108,7 @@ class LiveForecast:
                 counted.extend(self._count(ahead))
             is_late = late_s > 0
             share = np.clip(np.divide(delays_s, late_s, out=np.ones_like(late_s), where=is_late), 0.0, 1.0)
-            beyond_s = np.maximum(delays_s - late_s, 0.0)  # more than the current delay
+            beyond_s = np.maximum(delays_s - late_s, 0.0)  # excess over the current delay
             starts = self._quickest_s + np.where(is_late, share * more_s + beyond_s, delays_s)
             return starts, (self._least + np.where(is_late, share, 1.0) * throttled) * self._row_bytes
 
@@ -123,12 +123,12 @@ class LiveForecast:
         return ActionSeconds(steps, rebuilds)
 
     def _count(self, ahead: Lookahead) -> list[tuple[NDArray[np.float64], NDArray[np.float64], int]]:
-        """Count, per action, the rows that a step misses of each owner and that its rebuild fetches, and its window."""
+        """Return, per action, the (P - 1,) rows that a step misses and that its rebuild fetches, and its window."""
         counts: list[tuple[NDArray[np.float64], NDArray[np.float64], int]] = []
         for action in range(len(self._actions)):
             window = self._actions.window(action)
             if window > ahead.steps and action % len(WINDOWS) and WINDOWS[action % len(WINDOWS) - 1] >= ahead.steps:
-                missed, fetched, _ = counts[-1]  # no more batches are known than for the previous window
+                missed, fetched, _ = counts[-1]  # no more batches are sampled than for the previous window
             else:
                 outlook = ahead.outlook(window, self._actions.shares(action))
                 missed, fetched = outlook.missed, outlook.fetched
@@ -139,13 +139,13 @@ class LiveForecast:
 def _line(recent: deque[tuple[int, float]], previous_line: tuple[float, float] | None = None) -> tuple[float, float]:
     """Return seconds of an owner's fetch without bytes, and per byte.
 
-    If there are few fetches, the previous line is scaled to them.
+    With few fetches, the previous line is scaled to them.
     """
     sizes, times = (np.array(column, dtype=np.float64) for column in zip(*recent, strict=True))
     if previous_line is not None and len(sizes) < FEW:
         scale = float(np.median(times / np.maximum(previous_line[0] + previous_line[1] * sizes, LEAST_S)))
         return scale * previous_line[0], scale * previous_line[1]
-    if np.ptp(sizes) == 0:  # a line is not identifiable: all time is the intercept
+    if np.ptp(sizes) == 0:  # no slope can be fitted: all time is the intercept
         return float(np.median(times)), 0.0
     return relative_line(sizes, times)
 
@@ -162,5 +162,5 @@ def _step_s(
 
 
 def _slowest_s(rows: NDArray[np.float64], starts: NDArray[np.float64], per_row: NDArray[np.float64]) -> float:
-    """Return the seconds until the slowest owner has sent rows (P - 1,); few rows are a probability of any request."""
+    """Return seconds until the slowest owner has sent (P - 1,) rows; few rows count as the probability of a request."""
     return float(np.max(starts * -np.expm1(-rows) + per_row * rows))

@@ -1,4 +1,4 @@
-"""A planning cache policy: the action with the least expected cost, allowing for changes of the links."""
+"""A planning cache policy: it takes the action with the lowest expected cost under possible changes of the links."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ TURNS = 5.0  # factor of an owner's probability to become late, per unit of the 
 LATE_S = 15e-3  # assumed delay of an owner that becomes late
 LATE_NOISE = 0.2  # delays below this share of a clean fetch are treated as noise
 OBSERVED_AGE = 3  # average age of observed delays in steps
-CHANGES, CHANGE_STEPS = 1.0, 60.0  # prior of the rate of changes: change points, and the number of steps
+CHANGES, CHANGE_STEPS = 1.0, 60.0  # prior of the rate of changes: change points, and number of steps
 TRUSTED_STEPS = 200.0  # time constant of the account of savings and losses
-TRUST = 2.5  # loss against equal shares, in steps of time, from which equal shares are used
-PRICE = 2.0  # multiple of its cost that abandoning a window must save
+TRUST = 2.5  # loss against equal shares, in steps of time, beyond which equal shares are used
+PRICE = 2.0  # a window is abandoned if that saves this multiple of its price
 STRAYS = 0.2  # relative uncertainty of an owner's delay
-STAY = 0.02  # share of a step by which another allocation must be cheaper to be chosen
+STAY = 0.02  # share of a step that another allocation must save to be chosen
 Array = NDArray[np.float64]
 
 
 class LinkGuess(NamedTuple):
-    """Assumed effect of the links: (B, P - 1) seconds per reply, and seconds per byte."""
+    """Assumed effect of the links: (B, P - 1) seconds per reply, and per byte."""
 
     delays_s: Array
     s_per_byte: Array
 
     def with_later(self, owner: int) -> LinkGuess:
-        """Return the same with one owner slightly later, to allow for noise."""
+        """Return the guess with one owner slightly later, to allow for noise."""
         factors = np.ones(self.delays_s.shape[1])
         factors[owner] += STRAYS
         return LinkGuess(self.delays_s * factors, self.s_per_byte * factors)
 
     def with_only(self, owner: int, at_least: LinkGuess) -> LinkGuess:
-        """Return a guess with one owner as late as the latest one, or another guess, and no other owner late."""
+        """Return a guess in which only one owner is late: like the latest owner, or at least like ``at_least``."""
         guess = LinkGuess(np.zeros_like(self.delays_s), np.zeros_like(self.delays_s))
         for into, values, lowest in zip(guess, self, at_least, strict=True):
             into[:, owner] = np.maximum(values.max(axis=1), lowest[:, owner])
@@ -55,13 +55,13 @@ class _Observed(NamedTuple):
     """Observations of B runs, and the model of their steps.
 
     Attributes:
-        states: (B, S) including the memory.
-        delays_s: (B, P - 1) of each other part's replies.
+        states: (B, S) states including the memory.
+        delays_s: (B, P - 1) delay of each other part's replies.
         previous: (B,) the current actions.
         rate: (B,) expected changes of the links per step.
-        costs: cost model; None for the view's forecasts.
-        forecast: seconds of a step of every action under delays (B, P - 1), by the view.
-        rebuild_forecast: seconds of a whole rebuild, likewise.
+        costs: cost model; None to use the view's forecasts.
+        forecast: maps delays (B, P - 1) to the seconds of a step of every action, by the view.
+        rebuild_forecast: maps delays to the seconds of a whole rebuild.
     """
 
     states: NDArray[np.float32]
@@ -73,14 +73,14 @@ class _Observed(NamedTuple):
     rebuild_forecast: Forecast | None
 
     def seconds(self, links: LinkGuess) -> Array:
-        """Return (B, A) seconds of a step of every action."""
+        """Return the (B, A) seconds of a step of every action."""
         if self.costs is None:
             assert self.forecast is not None
             return self.forecast(links.delays_s)
         return self._step_costs(self.costs, links).seconds
 
     def rebuild_seconds(self, links: LinkGuess, windows: NDArray[np.int64]) -> Array:
-        """Return (B, A) seconds of a whole rebuild for every action, whose windows are (A,)."""
+        """Return the (B, A) seconds of a whole rebuild of every action, whose windows are (A,)."""
         if self.costs is None:
             assert self.rebuild_forecast is not None
             return self.rebuild_forecast(links.delays_s)
@@ -94,17 +94,18 @@ class _Observed(NamedTuple):
 class _Account:
     """Savings of the planner's own choices over equal shares, in steps of time, for each of B runs.
 
-    It is kept whether they are used or not: after losses, equal shares are used until the choices pay again. Steps
-    before a run was first seen, at ``now``, are not counted: a run may be resumed, or its policy set, at any step.
+    Savings are counted whether the choices are used or not. After losses, equal shares are used until the choices pay
+    again. Steps before a run was first seen, at ``now``, are not counted: a run may be resumed, or its policy set, at
+    any step.
     """
 
     def __init__(self, runs: NDArray[np.int64], steps: NDArray[np.int64], first: int) -> None:
         self.runs, self.saved, self.now = runs, np.zeros(len(runs)), steps.copy()
         self.serving, self.pending = np.full(len(runs), first), np.full(len(runs), first)
-        self._share = np.zeros(len(runs))  # of a step that the current choice saved when it was last updated
+        self._share = np.zeros(len(runs))  # share of a step that the current choice saved at the last update
 
     def take_in(self, rows: NDArray[np.int64], seconds: Array, steps: NDArray[np.int64]) -> None:
-        """Count the steps since the last call, with the current seconds of each action (R, A)."""
+        """Count the steps since the last call, with the current (R, A) seconds of each action."""
         even = seconds[:, : len(WINDOWS)].min(axis=1)
         share = 1 - seconds[np.arange(len(rows)), self.serving[rows]] / even
         passed = np.maximum(steps - self.now[rows], 0)
@@ -118,7 +119,7 @@ class _Account:
         self._share[rows] = 1 - seconds[np.arange(len(rows)), actions] / seconds[:, : len(WINDOWS)].min(axis=1)
 
     def for_runs(self, runs: NDArray[np.int64], steps: NDArray[np.int64], first: int) -> _Account:
-        """Return this account, reset for runs that are new."""
+        """Return this account, with the entries of new runs reset."""
         if len(runs) != len(self.runs):
             return _Account(runs, steps, first)
         fresh = (runs != self.runs) | (steps < self.now)
@@ -132,25 +133,24 @@ class _Account:
 class CachePlanner:
     """Takes the action with the least expected regret over possible changes of the links.
 
-    A chosen window begins when the current one ends, and lasts for W steps. Until then and meanwhile links may change:
-    with probability 1 - exp(-lambda s) s steps after the observation, to clean links or to one late owner. So long
-    windows are chosen if they are cheap in all cases, and a cache biased to one owner is kept for long only if that
-    owner will stay late. Lambda is the number of change points in the last 150 steps per step; the memory of the run
+    A chosen window begins when the current one ends, and lasts for W steps. The links may change before or during it:
+    with probability 1 - exp(-lambda s) within s steps after the observation, to clean links or to one late owner. So
+    long windows are chosen if they are cheap in all cases. A cache biased to one owner is kept for long only if that
+    owner will stay late. Lambda is the number of change points in the last 150 steps, per step. The memory of the run
     (:mod:`dtdg_lab.systems.feature_cache.policies.interface`) indicates which owner may be the next.
 
     When a change is detected, the current window is abandoned if that saves twice its cost: the wasted rebuilds. An
-    account is kept of the savings of the planner's own choices over equal shares, used or not; after recent losses of
+    account is kept of the savings of the planner's own choices over equal shares, used or not. After recent losses of
     2.5 steps of time or more, equal shares are used.
 
-    Live, the view's forecast predicts the time of each action: it counts the batches ahead and knows the links' rates.
-    In the simulator the costs predict it, and a late owner is distinguished from a throttled one by the slowdown of a
-    step: a delay adds many round trips, a throttled link only its transfer time. With neither costs nor such a forecast
-    all lateness counts as delay.
+    In a run, the view's forecast predicts the time of each action: it counts the batches ahead and knows the links'
+    rates. In the simulator the costs predict it. The slowdown of a step tells a late owner from a throttled one: a
+    delay adds many round trips, a throttled link only its transfer time. With neither costs nor a forecast, all
+    lateness counts as delay.
 
     Args:
-        actions: what may be chosen.
-        costs: calibrated, of the same number of parts: for many simulated runs, and for a single run whose view has no
-            forecast.
+        actions: the possible actions.
+        costs: calibrated costs for the same number of parts, for simulated runs and for a view without a forecast.
         longest: maximum window, so that changes are noticed soon.
 
     Attributes:
@@ -189,7 +189,7 @@ class CachePlanner:
         return CacheDecision(self.name, int(action), tuple((-regret[0]).tolist()), 0.0, bool(action == regret.argmin()))
 
     def reconsider(self, view: CacheView) -> CacheDecision | None:
-        """Return the action to abandon the current window for after a change of links; None to keep it."""
+        """Return the action to replace the current window after a change of links; None to keep the window."""
         if view.pending < 0 or (view.forecast is None and self._costs is None):
             return None
         views, costs = CacheViews.of(view), self._costs if view.forecast is None else None
@@ -207,7 +207,7 @@ class CachePlanner:
     def reconsider_all(
         self, views: CacheViews, pending: NDArray[np.int64], steps_left: NDArray[np.int64], which: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return (B,) cheapest actions after a change of links, and (B,) whether to end the window early for them."""
+        """Return the (B,) cheapest actions after a change of links, and (B,) True to end the window early for them."""
         rows = np.flatnonzero(which)
         actions, ends = pending.copy(), which.copy()
         observed = self._observe(views, self._costs, rows)
@@ -215,7 +215,7 @@ class CachePlanner:
         return actions, ends
 
     def _decide(self, views: CacheViews, costs: CacheCosts | None) -> tuple[NDArray[np.int64], Array]:
-        """Return (B,) actions, and (B, A) the expected regret of each."""
+        """Return the (B,) actions, and the (B, A) expected regret of each action."""
         self._account = account = self._account.for_runs(views.runs, views.now, self.first)
         observed, rows = self._observe(views, costs), np.arange(len(views.runs))
         seconds = observed.seconds(self._links(observed)[0])
@@ -227,7 +227,7 @@ class CachePlanner:
         return np.where(account.saved[rows] >= -TRUST, own_actions, self._best_even(regret)), regret
 
     def _observe(self, views: CacheViews, costs: CacheCosts | None, rows: NDArray[np.int64] | None = None) -> _Observed:
-        """Return the observations of all runs, or of some, whose memory is then not updated."""
+        """Return the observations of all runs, or of ``rows`` without updating their memory."""
         if rows is None:
             states, rows = self._memory.take_in(views.states, views.runs, views.now), np.arange(len(views.runs))
         else:
@@ -251,7 +251,7 @@ class CachePlanner:
         steps_left: NDArray[np.int64],
         rows: NDArray[np.int64],
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return (R,) cheapest actions of some runs, and (R,) whether to end their windows early for them."""
+        """Return the (R,) cheapest actions of ``rows``, and (R,) True to end their windows early for them."""
         account, rate = self._account, observed.rate
         links = self._links(observed)[0]
         seconds, rebuilds = observed.seconds(links), observed.rebuild_seconds(links, self._windows)
@@ -263,7 +263,7 @@ class CachePlanner:
         def pays(
             serving: NDArray[np.int64], follows: NDArray[np.int64], candidates: NDArray[np.int64]
         ) -> tuple[NDArray[np.bool_], Array]:
-            """Return whether to abandon one action, and the pending one, for a third, and the cost of that."""
+            """Return True if replacing ``serving`` and ``follows`` by ``candidates`` pays, and its price."""
             serving_s, follows_s, best_s = (seconds[index, action] for action in (serving, follows, candidates))
             lead = np.ceil(rebuilds[index, candidates] / serving_s)
             stays = np.maximum(np.exp(-rate * lead) - np.exp(-rate * steps_left), 0) / rate
@@ -281,12 +281,12 @@ class CachePlanner:
         return final_actions, pays(observed.previous, pending, final_actions)[0]
 
     def _best_even(self, regret: Array) -> NDArray[np.int64]:
-        """Return (B,) the best action without a preferred part."""
+        """Return the (B,) best action with the uniform allocation."""
         even = regret[:, : len(WINDOWS)]
         return np.where(self._windows[: len(WINDOWS)] <= self._longest, even, np.inf).argmin(axis=1)
 
     def _cheapest(self, regret: Array, previous: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return (B,) the actions of least regret (B, A); another allocation than the current one only if it pays."""
+        """Return the (B,) actions of lowest regret (B, A); changing the allocation must save ``STAY``."""
         holds = self._allocation == (previous // len(WINDOWS))[:, np.newaxis]
         priced = np.where(holds, regret, regret + STAY)
         return np.where(self._windows <= self._longest, priced, np.inf).argmin(axis=1)
@@ -300,7 +300,7 @@ class CachePlanner:
         return current, [clean, *(current.with_only(owner, at_least) for owner in range(delays_s.shape[1]))]
 
     def _regret(self, observed: _Observed, lead_steps: Array) -> Array:
-        """Return (B, A) expected slowdown of each action relative to the best action's step.
+        """Return the (B, A) expected slowdown of each action, relative to the best action's step.
 
         Args:
             observed: observations.
@@ -323,7 +323,7 @@ class CachePlanner:
     def _guess_links(
         self, states: NDArray[np.float32], late_s: Array, costs: CacheCosts | None
     ) -> tuple[LinkGuess, LinkGuess]:
-        """Return causes of the observed delays (B, P - 1), and the effect of an owner that becomes late."""
+        """Return the causes of the observed delays (B, P - 1), and the effect of an owner that becomes late."""
         num_others = late_s.shape[1]
         if costs is None:
             nothing = np.zeros_like(late_s)

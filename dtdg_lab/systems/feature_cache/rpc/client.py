@@ -20,12 +20,12 @@ try:
     from zmq.utils.monitor import parse_monitor_message
 except ImportError as error:
     raise NotAvailableError(
-        f"serving features needs pyzmq, which cannot be imported: {error}. Install it: pip install pyzmq."
+        f"serving features needs pyzmq, which cannot be imported: {error}. Run: pip install pyzmq."
     ) from error
 
-POLL_MS = 50  # interval at which a waiting client checks whether it was closed
-SOCKETS_EACH = 3  # per owner: its own, and both ends of its monitor
-FILES, FILES_EACH = 5, 4  # that a client keeps open, in total and per owner
+POLL_MS = 50  # interval at which a waiting client checks if it was closed
+SOCKETS_EACH = 3  # per owner: the connection, and both ends of its monitor
+FILES, FILES_EACH = 5, 4  # open files of a client, in total and per owner
 NEXT = "Resume the run from its last checkpoint; see that rank's log for the cause."
 
 
@@ -42,24 +42,25 @@ class _PendingRequest:
 class FeatureClient:
     """One connection to each owner, for one thread at a time; any thread may close it.
 
-    Byte counts are those of requests and replies, without the overhead of TCP and ZeroMQ. Received rows are not copied
-    and are read-only.
+    Byte counts cover requests and replies, without the overhead of TCP and ZeroMQ. Received rows are not copied and are
+    read-only.
 
     Args:
         part: the requesting part.
-        addresses: of each part's server; an address of the own part is ignored.
-        token: of the run.
+        addresses: address of each part's server; the own part's is ignored.
+        token: token of the run.
         features: F, floats in a row.
         timeout_s: seconds without a message after which an owner is considered failed.
         parts_per_rank: consecutive parts per rank, for messages.
 
     Attributes:
-        rpcs: requests that were answered with rows.
-        bytes_sent: of these requests.
+        rpcs: number of requests that were answered with rows.
+        bytes_sent: bytes of these requests.
+        bytes_received: bytes of their replies.
         bytes_received: of these replies.
 
     Raises:
-        NotAvailableError: no more connections can be opened; (at import) pyzmq is not installed.
+        NotAvailableError: no more connections can be opened, or (at import) pyzmq is not installed.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class FeatureClient:
         except zmq.ZMQError as error:
             self._context.destroy(linger=0)
             raise NotAvailableError(
-                f"part {part} cannot connect to the servers of {len(addresses)} parts' features: {error}. Raise the "
+                f"part {part} cannot connect to the feature servers of {len(addresses)} parts: {error}. Raise the "
                 "limit of open files (ulimit -n), or set fewer parts or more ranks."
             ) from error
 
@@ -103,7 +104,7 @@ class FeatureClient:
         """Request rows from all owners at once, one RPC each, and return when all have replied.
 
         Args:
-            keys_by_owner: owner -> keys of the requested rows (k,), at least one.
+            keys_by_owner: keys (k,) of the requested rows of each owner, at least one.
 
         Raises:
             PlanError: an owner has no address.
@@ -127,7 +128,7 @@ class FeatureClient:
             return {owner: replies[owner] for owner in keys_by_owner}
 
     def close(self) -> None:
-        """Close the connections; a thread that waits for a reply gets an error. Further calls do nothing."""
+        """Close the connections; a thread that waits for a reply gets an error. Idempotent."""
         self._closed.set()
         with self._busy:
             for monitor in self._monitors.values():

@@ -102,7 +102,7 @@ def test_invalid_predictions_are_rejected():
             predict("clean", wrong, dataset="reddit")
     with pytest.raises(UnknownNameError, match="reddit"):
         predict("clean", 16, dataset="redit")
-    with pytest.raises(ConfigError, match="ambiguous dataset"):
+    with pytest.raises(ConfigError, match="dataset is ambiguous"):
         SHIPPED.predict("clean", 16)
     assert predict("clean", np.int64(16), dataset="products") == predict("clean", 16, dataset="ogbn-products")
 

@@ -506,7 +506,7 @@ def test_no_more_batches_are_prepared_than_may_wait() -> None:
 
 def test_a_step_out_of_turn_is_refused() -> None:
     with _running(PATHS["fixed"], Owners(World()), first=4, stop=6) as (pipeline, world):
-        with pytest.raises(PlanError, match=r"step 5 was requested, but 4 is next; call start\(5\)"):
+        with pytest.raises(PlanError, match=r"step 5 was requested, but 4 is next. Call start\(5\)"):
             pipeline.next(5)
         _take(pipeline, world, 4)
         _take(pipeline, world, 5)

@@ -75,7 +75,7 @@ def test_a_file_that_was_changed_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_that_holds_no_policy_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"file not found.*train-policy"):
+    with pytest.raises(ConfigError, match=r"does not exist.*train-policy"):
         load_policy(tmp_path / "none.npz")
     for place, content in enumerate((b"", b"text", b"PK\x03\x04 and no more")):
         path = tmp_path / f"{place}.npz"

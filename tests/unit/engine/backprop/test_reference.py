@@ -26,12 +26,13 @@ from dtdg_lab.engine.strategy import Step, StepMarks
 from dtdg_lab.engine.views import device_sequence
 from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
-from dtdg_lab.models.base import DynamicModel, make_model
+from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.tasks.base import Task
 from dtdg_lab.testing.strategies import RecordingMarks
 from dtdg_lab.training.memory import peak_bytes
+from tests.factories import random_graph
+from tests.gradients import double_model
 
 NODES, SNAPSHOTS, FEATURES, HIDDEN, CLASSES = 19, 6, 3, 4, 3
 TRAIN = range(5)
@@ -46,30 +47,8 @@ CASES += [(size, *rest) for size in ("whole", "fine") for rest in (("regression"
 
 @cache
 def _graph(weighted: bool = False) -> DynamicGraph:
-    """Six snapshots, the third without an edge, with a self loop in the first and classes that some nodes lack."""
-    draw = np.random.default_rng(5)
-
-    def snapshot(t: int) -> Snapshot:
-        edges = (draw.random((NODES, NODES)) < 0.15) & (t != 2)
-        edges[1, 1] = t == 0
-        sources = np.nonzero(edges)[1]
-        indptr = np.concatenate([[0], np.cumsum(edges.sum(axis=1))]).astype(np.int64)
-        weights = (draw.random(len(sources)) + 0.5).astype(np.float32) if weighted else None
-        return Snapshot(indptr, sources.astype(np.int32), weights)
-
-    snapshots = tuple(snapshot(t) for t in range(SNAPSHOTS + 1))
-    shape = (SNAPSHOTS, NODES)
-    return DynamicGraph(
-        name="small",
-        snapshots=snapshots[:-1],
-        features=draw.random((*shape, FEATURES), dtype=np.float32),
-        targets=draw.random(shape, dtype=np.float32),
-        persistence=draw.random(shape, dtype=np.float32),
-        source="this test",
-        edge_life=1,
-        following=snapshots[1:],
-        classes=draw.integers(-1, CLASSES, shape).astype(np.int16),
-    )
+    """Six snapshots, the third without an edge, with self loops and classes that some nodes lack."""
+    return random_graph(NODES, SNAPSHOTS, share=0.15, weighted=weighted, classes=CLASSES, empty=(2,), seed=5)
 
 
 def _task(name: str, graph: DynamicGraph, dtype: torch.dtype = torch.float64) -> Task:
@@ -77,13 +56,6 @@ def _task(name: str, graph: DynamicGraph, dtype: torch.dtype = torch.float64) ->
     options = {"link_head": head, "hidden": HIDDEN} if head else {}
     split = Split(TRAIN, range(5, 6), range(5, 6))
     return catalogue.entry("tasks", kind).load()(graph, split, dtype=dtype, **options)
-
-
-def _model(name: str, layers: int, outputs: int) -> DynamicModel:
-    model: DynamicModel = make_model(
-        catalogue.entry("models", name).load(), FEATURES, HIDDEN, layers, outputs=outputs, seed=2
-    )
-    return model.double()
 
 
 def _gradients(model: DynamicModel) -> dict[str, Tensor | None]:
@@ -94,7 +66,7 @@ def _run(model: str, layers: int, task: str, loss_at: str, *, weighted: bool = F
     graph = _graph(weighted)
     made = _task(task, graph)
     sequence = DeviceSequence(graph, device="cpu", dtype=torch.float64, kernel="torch")
-    return SequenceSegment(_model(model, layers, made.outputs), sequence, made, TRAIN, loss_at)
+    return SequenceSegment(double_model(model, layers, outputs=made.outputs, seed=2), sequence, made, TRAIN, loss_at)
 
 
 def _assert_equal_to_plain(run: SequenceSegment, how: Callable[[SequenceSegment], Tensor] | None = None) -> None:
@@ -192,7 +164,7 @@ def test_a_step_adds_its_groups_and_counts_them(model: str) -> None:
     task = _task("regression", graph)
     sequence = DeviceSequence(graph, device="cpu", dtype=torch.float64, kernel="torch")
     groups = SnapshotGroups(np.array([0, 2]), np.array([3, 5]))
-    one = _model(model, 1, 1)
+    one = double_model(model, 1, seed=2)
     runner = GroupRunner(one, sequence, task, groups, "last")
     for parameter in one.parameters():
         parameter.grad = torch.ones_like(parameter)
@@ -200,7 +172,7 @@ def test_a_step_adds_its_groups_and_counts_them(model: str) -> None:
     computed = runner.compute(Step(0, (0, 1), 2), marks)
     assert marks.phases == ["batch", "transfer"]
     assert (computed.groups, computed.vertex_snapshots) == (2, NODES * 6)
-    other = _model(model, 1, 1)
+    other = double_model(model, 1, seed=2)
     losses = [plain_loss(SequenceSegment(other, sequence, task, part, "last")) for part in (range(3), range(2, 5))]
     sum(losses).backward()
     assert computed.loss_sum == pytest.approx(sum(float(loss.detach()) for loss in losses), rel=1e-12)
@@ -222,7 +194,7 @@ def test_single_precision_is_close(model: str) -> None:
     graph = _graph()
     task = _task("regression", graph, torch.float32)
     sequence = DeviceSequence(graph, device="cpu", dtype=torch.float32, kernel="auto")
-    narrow = _model(model, 2, 1).float()
+    narrow = double_model(model, 2, seed=2).float()
     loss = float(HOW[narrow.memory](SequenceSegment(narrow, sequence, task, TRAIN, "all")))
     run = _run(model, 2, "regression", "all")
     assert loss == pytest.approx(float(plain_loss(run).detach()), rel=1e-4)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +13,6 @@ import torch
 from hypothesis import given, strategies
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.model_facts import memory
@@ -30,18 +28,28 @@ from dtdg_lab.engine.minibatch.target_sequence import TargetRun, TargetSequence,
 from dtdg_lab.engine.segment import SequenceSegment
 from dtdg_lab.engine.views import device_sequence
 from dtdg_lab.engine.views.device_sequence import DeviceSequence
-from dtdg_lab.engine.views.replicated_part import CachedPart, pieces, reach_of
+from dtdg_lab.engine.views.replicated_part import CachedPart, reach_of
 from dtdg_lab.engine.views.replicated_sequence import CachedSequence
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.kernels.spmm import Adjacency
-from dtdg_lab.models.base import DynamicModel, State, make_model
+from dtdg_lab.models.base import DynamicModel, State
 from dtdg_lab.partition.neighbourhoods import hop_distance
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.link_prediction import LinkPrediction
 from dtdg_lab.tasks.regression import Regression
+from tests.factories import random_graph
+from tests.gradients import (
+    assert_equal_gradients,
+    cross_entropy,
+    double_model,
+    on_the_whole,
+    part_in_memory,
+    squared_error,
+    taken_gradients,
+)
 
 NODES, SNAPSHOTS, FEATURES, HIDDEN = 40, 7, 3, 4
 TRAIN, BATCH = range(1, 6), range(2, 5)
@@ -50,39 +58,14 @@ MODELS = catalogue.names("models")
 OWN = np.sort(np.random.default_rng(5).permutation(NODES)[:23])
 
 
-def _graph(*, seed: int = 3, weighted: bool = False, static: bool = False, share: float = 0.03) -> DynamicGraph:
-    """Random directed edges with loops; node 0 is isolated, snapshot 3 is nearly empty."""
-    draw = np.random.default_rng(seed)
-    snapshots = []
-    for t in range(SNAPSHOTS):
-        edges = draw.random((NODES, NODES)) < (0.002 if t == 3 else share)
-        edges[0], edges[:, 0] = False, False
-        weights = draw.random(int(edges.sum()), dtype=np.float32) if weighted else None
-        indptr = np.concatenate([[0], np.cumsum(edges.sum(1))])
-        snapshots.append(Snapshot(indptr, np.nonzero(edges)[1].astype(np.int32), weights))
-    shape = (SNAPSHOTS, NODES)
-    features = draw.random((*(shape[1:] if static else shape), FEATURES), dtype=np.float32)
-    labels = draw.random(shape, dtype=np.float32)
-    classes = draw.integers(-1, 3, shape).astype(np.int16)
-    classes[4] = classes[3, OWN[[0, 3, 7, 8, 20]]] = -1
-    return DynamicGraph(
-        "small", tuple(snapshots), features, labels, labels, source="this test", edge_life=1, classes=classes
-    )
+def _graph(*, share: float = 0.03, **more: Any) -> DynamicGraph:
+    return random_graph(NODES, SNAPSHOTS, share=share, classes=3, empty=(3,), isolated=(0,), **more)
 
 
 def _part(graph: DynamicGraph, model: DynamicModel, own: NDArray[np.int64] = OWN, train: range = TRAIN) -> CachedPart:
     ways = ("in", "out") if model.memory == "neighbourhood" else ("in",)
     reach = reach_of(model.memory, model.facts.hops, train, directions=ways)
-    found: dict[str, list[NDArray[Any]]] = {}
-    for name, piece in pieces(graph, own, reach):
-        found.setdefault(name, []).append(piece)
-    return CachedPart({name: np.concatenate(each) for name, each in found.items()}, reach)
-
-
-def _model(name: str, layers: int, **more: Any) -> DynamicModel:
-    make = catalogue.entry("models", name).load()
-    model: DynamicModel = make_model(make, FEATURES, HIDDEN, layers, seed=1, **more)
-    return model.double()
+    return part_in_memory(graph, own, reach)
 
 
 def _batch(targets: list[int], snapshots: range = BATCH) -> TargetBatch:
@@ -90,42 +73,10 @@ def _batch(targets: list[int], snapshots: range = BATCH) -> TargetBatch:
 
 
 FEW = _batch([0, 3, 7, 8, 20])
-LossOf = Callable[[Tensor, int, Tensor], Tensor | None]
 
 
 def _task(graph: DynamicGraph, kind: Any = Regression) -> Any:
     return kind(graph, Split(TRAIN, range(0), range(6, 7)), dtype=torch.float64)
-
-
-def _taken(model: DynamicModel) -> dict[str, Tensor]:
-    gradients = {}
-    for name, parameter in model.named_parameters():
-        gradients[name] = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        parameter.grad = None
-    return gradients
-
-
-def _on_the_whole(
-    graph: DynamicGraph,
-    model: DynamicModel,
-    batch: TargetBatch,
-    loss_of: LossOf,
-    own: NDArray[np.int64] = OWN,
-    **scaling: Any,
-) -> tuple[float, dict[str, Tensor]]:
-    """The batch's loss as it is written down, over all nodes of the graph, from the initial state."""
-    sequence = DeviceSequence(graph, device="cpu", dtype=torch.float64, kernel="torch", **scaling)
-    targets = torch.tensor(own[batch.targets])
-    state = model.initial_state(graph.num_nodes)
-    losses = []
-    for t in batch.snapshots:
-        space = sequence.view(t)
-        h, state = model.snapshot(space, space.inputs, state)
-        loss = loss_of(model.readout(h)[targets], t, targets)
-        losses += [] if loss is None else [loss]
-    total = torch.stack(losses).mean()
-    total.backward()
-    return float(total.detach()), _taken(model)
 
 
 def _on_blocks(blocks: TargetBlocks, model: DynamicModel, task: Any, **scaling: Any) -> tuple[float, dict[str, Tensor]]:
@@ -135,30 +86,17 @@ def _on_blocks(blocks: TargetBlocks, model: DynamicModel, task: Any, **scaling: 
 
 def _of(run: SequenceSegment) -> tuple[float, dict[str, Tensor]]:
     grouped.bring(run)
-    return float(add_gradients(run)), _taken(run.model)
-
-
-def _assert_equal(found: tuple[float, Any], wanted: tuple[float, dict[str, Tensor]]) -> None:
-    assert found[0] == pytest.approx(wanted[0], rel=1e-10)
-    largest = max(float(gradient.abs().max()) for gradient in wanted[1].values())
-    assert largest > 1e-6
-    for name, gradient in wanted[1].items():
-        torch.testing.assert_close(found[1][name], gradient, rtol=1e-10, atol=1e-10 * largest, msg=name)
-
-
-def _squared(graph: DynamicGraph) -> LossOf:
-    wanted = torch.tensor(np.asarray(graph.targets), dtype=torch.float64)
-    return lambda z, t, targets: (z.squeeze(-1) - wanted[t, targets]).square().mean()
+    return float(add_gradients(run)), taken_gradients(run.model)
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @pytest.mark.parametrize("name", [name for name in MODELS if memory(name) in EXACT])
 def test_a_batch_is_trained_as_on_the_whole_graph(name: str, layers: int) -> None:
     for static, weighted in ((False, True), (True, False)):
-        graph, model = _graph(static=static, weighted=weighted), _model(name, layers)
+        graph, model = _graph(static=static, weighted=weighted), double_model(name, layers)
         blocks = target_blocks(_part(graph, model), FEW, block_shape(model.facts))
-        wanted = _on_the_whole(graph, model, FEW, _squared(graph))
-        _assert_equal(_on_blocks(blocks, model, _task(graph)), wanted)
+        wanted = on_the_whole(graph, model, FEW.snapshots, OWN[FEW.targets], squared_error(graph))
+        assert_equal_gradients(_on_blocks(blocks, model, _task(graph)), wanted)
 
 
 @pytest.mark.parametrize("name", ["tgcn", "gatlstm", "evolvegcn-o", "graphsage"])
@@ -168,10 +106,10 @@ def test_a_batch_is_trained_as_on_the_whole_graph(name: str, layers: int) -> Non
     ids=["one target", "everything", "one snapshot"],
 )
 def test_so_are_the_corners(name: str, batch: TargetBatch) -> None:
-    graph, model = _graph(), _model(name, 2)
+    graph, model = _graph(), double_model(name, 2)
     blocks = target_blocks(_part(graph, model), batch, block_shape(model.facts))
-    wanted = _on_the_whole(graph, model, batch, _squared(graph))
-    _assert_equal(_on_blocks(blocks, model, _task(graph)), wanted)
+    wanted = on_the_whole(graph, model, batch.snapshots, OWN[batch.targets], squared_error(graph))
+    assert_equal_gradients(_on_blocks(blocks, model, _task(graph)), wanted)
 
 
 @pytest.mark.parametrize(
@@ -185,50 +123,51 @@ def test_so_are_the_corners(name: str, batch: TargetBatch) -> None:
     ],
 )
 def test_so_are_options(name: str, options: dict[str, Any], scaling: dict[str, Any]) -> None:
-    graph, model = _graph(weighted=True), _model(name, 2, **options)
+    graph, model = _graph(weighted=True), double_model(name, 2, **options)
     shape = block_shape(model.facts, norm=scaling.get("norm", "in"))
     blocks = target_blocks(_part(graph, model), FEW, shape)
-    wanted = _on_the_whole(graph, model, FEW, _squared(graph), **scaling)
-    _assert_equal(_on_blocks(blocks, model, _task(graph), **scaling), wanted)
+    wanted = on_the_whole(graph, model, FEW.snapshots, OWN[FEW.targets], squared_error(graph), **scaling)
+    assert_equal_gradients(_on_blocks(blocks, model, _task(graph), **scaling), wanted)
 
 
 @pytest.mark.parametrize("name", ["tgcn", "evolvegcn-o"])
 def test_so_are_classes_of_which_some_are_known(name: str) -> None:
     """Snapshot 4 has no labelled node, snapshot 3 no labelled target, and each other one other labelled targets."""
     graph, batch = _graph(static=True), replace(FEW, snapshots=range(1, 5))
+    classes = np.array(graph.classes)
+    classes[4] = classes[3, OWN[FEW.targets]] = -1
+    graph = replace(graph, classes=classes)
     task = _task(graph, Classification)
-    model = _model(name, 1, outputs=task.outputs)
-    classes = torch.tensor(np.asarray(graph.classes), dtype=torch.int64)
-
-    def cross_entropy(z: Tensor, t: int, targets: Tensor) -> Tensor | None:
-        labels = classes[t, targets]
-        return functional.cross_entropy(z[labels >= 0], labels[labels >= 0]) if (labels >= 0).any() else None
-
+    model = double_model(name, 1, outputs=task.outputs)
     blocks = target_blocks(_part(graph, model), batch, block_shape(model.facts))
-    _assert_equal(_on_blocks(blocks, model, task), _on_the_whole(graph, model, batch, cross_entropy))
+    assert_equal_gradients(
+        _on_blocks(blocks, model, task),
+        on_the_whole(graph, model, batch.snapshots, OWN[batch.targets], cross_entropy(graph)),
+    )
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @pytest.mark.parametrize("name", [name for name in MODELS if memory(name) not in EXACT])
 def test_what_cannot_be_exact_is_what_a_part_of_the_targets_alone_computes(name: str, layers: int) -> None:
     """DCRNN's state is cut off beyond the layers' hops; EvolveGCN-H takes the best of the targets."""
-    graph, model = _graph(weighted=True), _model(name, layers)
+    graph, model = _graph(weighted=True), double_model(name, layers)
     blocks = target_blocks(_part(graph, model), FEW, block_shape(model.facts))
     alone = CachedSequence(
         _part(graph, model, OWN[FEW.targets], BATCH), model.facts.hops_per_layer, OperatorSettings(dtype=torch.float64)
     )
     wanted = _of(TargetRun(model, alone, _task(graph), BATCH, "all"))
-    _assert_equal(_on_blocks(blocks, model, _task(graph)), wanted)
+    assert_equal_gradients(_on_blocks(blocks, model, _task(graph)), wanted)
 
 
 @pytest.mark.parametrize("name", ["dcrnn", "evolvegcn-h"])
 def test_with_one_snapshot_or_all_targets_they_are_exact_too(name: str) -> None:
-    graph, model = _graph(), _model(name, 2)
+    graph, model = _graph(), double_model(name, 2)
     everyone = np.arange(NODES)
     batch = _batch([0, 9, 30], range(3, 4)) if name == "dcrnn" else _batch(everyone.tolist())
     blocks = target_blocks(_part(graph, model, everyone), batch, block_shape(model.facts))
-    _assert_equal(
-        _on_blocks(blocks, model, _task(graph)), _on_the_whole(graph, model, batch, _squared(graph), everyone)
+    assert_equal_gradients(
+        _on_blocks(blocks, model, _task(graph)),
+        on_the_whole(graph, model, batch.snapshots, everyone[batch.targets], squared_error(graph)),
     )
 
 
@@ -237,40 +176,40 @@ def test_with_one_snapshot_or_all_targets_they_are_exact_too(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["tgcn", "gatlstm", "evolvegcn-o", "graphsage"])
 def test_it_does_not_matter_how_a_batch_is_computed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    graph, model = _graph(), _model(name, 2)
+    graph, model = _graph(), double_model(name, 2)
     shape = block_shape(model.facts)
     part, task = _part(graph, model), _task(graph)
     wanted = _on_blocks(target_blocks(part, FEW, shape), model, task)
     monkeypatch.setattr(block_growth, "_SCRATCH", 1)
-    _assert_equal(_on_blocks(target_blocks(part, FEW, replace(shape, inputs_once=False)), model, task), wanted)
+    assert_equal_gradients(_on_blocks(target_blocks(part, FEW, replace(shape, inputs_once=False)), model, task), wanted)
     blocks = target_blocks(part, FEW, shape)
     monkeypatch.setitem(device_sequence.STACKED_ROWS, "cpu", 2 * blocks.heights[0])
     sequence = TargetSequence(blocks, OperatorSettings(dtype=torch.float64))
     assert [len(space.snapshots) for space in sequence.stacks(BATCH, 1)] == [1, 2]
     run = TargetRun(model, sequence, task, BATCH, "all")
-    _assert_equal(_of(run), wanted)
+    assert_equal_gradients(_of(run), wanted)
     monkeypatch.setitem(target_sequence.STEP_NUMBERS, "cpu", 1)
-    _assert_equal(_of(run), wanted)
+    assert_equal_gradients(_of(run), wanted)
 
 
 def test_a_batch_that_is_used_again_pulls_no_features_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph, model = _graph(), _model("tgcn", 1)
+    graph, model = _graph(), double_model("tgcn", 1)
     blocks = target_blocks(_part(graph, model), FEW, block_shape(model.facts))
     sequence = TargetSequence(blocks, OperatorSettings(dtype=torch.float64))
     wanted = _of(TargetRun(model, sequence, _task(graph), BATCH, "all"))
     monkeypatch.setattr(Adjacency, "product", None)
-    _assert_equal(_of(TargetRun(model, sequence, _task(graph), BATCH, "all")), wanted)
+    assert_equal_gradients(_of(TargetRun(model, sequence, _task(graph), BATCH, "all")), wanted)
 
 
 @pytest.mark.parametrize("name", ["tgcn", "evolvegcn-o", "dcrnn"])
 def test_a_snapshot_batch_needs_no_blocks(name: str) -> None:
     """Where all own nodes are targets the part's own sequence serves; only DCRNN is cut off elsewhere then."""
-    graph, model = _graph(), _model(name, 1)
+    graph, model = _graph(), double_model(name, 1)
     part, double = _part(graph, model), OperatorSettings(dtype=torch.float64)
     once = range(2, 3) if name == "dcrnn" else BATCH
     whole = TargetRun(model, CachedSequence(part, model.facts.hops_per_layer, double), _task(graph), once, "all")
     blocks = target_blocks(part, _batch(list(range(len(OWN))), once), block_shape(model.facts))
-    _assert_equal(_of(whole), _on_blocks(blocks, model, _task(graph)))
+    assert_equal_gradients(_of(whole), _on_blocks(blocks, model, _task(graph)))
 
 
 # states that earlier batches have left
@@ -302,7 +241,7 @@ class _DenseStates:
         for t in batch.snapshots:
             space = self._sequence.view(t)
             h, state = model.snapshot(space, space.inputs, state)
-            loss = _squared(graph)(model.readout(h)[targets], t, targets)
+            loss = squared_error(graph)(model.readout(h)[targets], t, targets)
             losses += [] if loss is None else [loss]
             for layer, (within, tensors) in enumerate(zip(reads, state.layers, strict=True)):
                 rows = torch.tensor(np.flatnonzero(far <= within))
@@ -310,7 +249,7 @@ class _DenseStates:
                     held[rows] = found.detach()[rows]
         total = torch.stack(losses).mean()
         total.backward()
-        return float(total.detach()), _taken(model)
+        return float(total.detach()), taken_gradients(model)
 
 
 STATEFUL = [name for name in MODELS if memory(name) in ("per_vertex", "neighbourhood")]
@@ -321,7 +260,7 @@ def test_batches_start_from_the_states_that_were_computed_last(
     name: str, layers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Batches overlap in nodes and snapshots; DCRNN is exact here, where every batch reaches all but node 0."""
-    graph, model = _graph(share=0.12 if name == "dcrnn" else 0.03), _model(name, layers)
+    graph, model = _graph(share=0.12 if name == "dcrnn" else 0.03), double_model(name, layers)
     own = np.arange(NODES) if name == "dcrnn" else OWN
     part, task, double = _part(graph, model, own), _task(graph), OperatorSettings(dtype=torch.float64)
     shape, states = replace(block_shape(model.facts), places=True), StateCache(model, part, 1 << 20)
@@ -342,7 +281,7 @@ def test_batches_start_from_the_states_that_were_computed_last(
             sequence, places = CachedSequence(part, model.facts.hops_per_layer, double), None
         run = TargetRun(model, sequence, task, batch.snapshots, "all", states=states, places=places)
         wanted = dense.trained(batch, own)
-        _assert_equal(_of(run), wanted)
+        assert_equal_gradients(_of(run), wanted)
         if number in (3, 7):  # a state had been computed before: starting from zero gives another loss
             assert _of(replace(run, states=None))[0] != pytest.approx(wanted[0], rel=1e-4)
         with torch.no_grad():  # as an update does
@@ -359,14 +298,14 @@ def test_batches_start_from_the_states_that_were_computed_last(
 
 
 def test_a_cache_of_states_has_a_limit_and_a_node_for_each_row() -> None:
-    graph, model = _graph(), _model("tgcn", 1)
+    graph, model = _graph(), double_model("tgcn", 1)
     part = _part(graph, model)
     states = StateCache(model, part, len(TRAIN) * len(OWN) * HIDDEN * 8)
     assert states.nbytes == len(TRAIN) * len(OWN) * HIDDEN * 8
     with pytest.raises(UnsupportedError, match="batch_state_gib"):
         StateCache(model, part, states.nbytes - 1)
     with pytest.raises(UnsupportedError, match="batch_state='zero'"):
-        StateCache(_model("evolvegcn-o", 1), part, states.nbytes)
+        StateCache(double_model("evolvegcn-o", 1), part, states.nbytes)
     states.write(1, 0, slice(0, 2), [torch.ones(2, 2, HIDDEN, dtype=torch.float64)])
     other = StateCache(model, _part(graph, model, np.sort((OWN + 1) % NODES)), states.nbytes)
     other.load_state_dict(states.state_dict())  # of other nodes: left out
@@ -384,7 +323,7 @@ def test_blocks_hold_every_neighbour_and_no_vertex_more(memory: str, data: strat
     snapshots = range(first, data.draw(strategies.integers(first + 1, 6)))
     targets = data.draw(strategies.sets(strategies.integers(0, len(OWN) - 1), min_size=1))
     graph = _graph(seed=seed, weighted=seed % 2 == 1)
-    model = _model("tgcn" if memory == "per_vertex" else "graphsage", layers)
+    model = double_model("tgcn" if memory == "per_vertex" else "graphsage", layers)
     shape = block_shape(model.facts)
     assert shape.inputs_once
     blocks = target_blocks(_part(graph, model), _batch(sorted(targets), snapshots), shape)
@@ -417,15 +356,18 @@ def _sources(snapshot: Snapshot) -> list[set[int]]:
 
 
 def test_where_nothing_is_pulled_there_are_no_edges() -> None:
-    graph, model = _graph(share=0.0), _model("tgcn", 2)
+    graph, model = _graph(share=0.0), double_model("tgcn", 2)
     batch = _batch([0, 1], range(5, 6))
     blocks = target_blocks(_part(graph, model), batch, block_shape(model.facts))
     assert (blocks.rows, blocks.edges, blocks.heights) == (2, 0, (2, 2))
-    _assert_equal(_on_blocks(blocks, model, _task(graph)), _on_the_whole(graph, model, batch, _squared(graph)))
+    assert_equal_gradients(
+        _on_blocks(blocks, model, _task(graph)),
+        on_the_whole(graph, model, batch.snapshots, OWN[batch.targets], squared_error(graph)),
+    )
 
 
 def test_features_that_never_change_are_held_once() -> None:
-    model = _model("tgcn", 1)
+    model = double_model("tgcn", 1)
     changing, constant = (
         target_blocks(_part(_graph(static=static), model), FEW, block_shape(model.facts)) for static in (False, True)
     )
@@ -442,7 +384,7 @@ def test_building_needs_no_torch() -> None:
 
 
 def test_what_cannot_be_built_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph, model = _graph(), _model("tgcn", 2)
+    graph, model = _graph(), double_model("tgcn", 2)
     part, shape = _part(graph, model), block_shape(model.facts)
     for wrong in (replace(shape, layers=3), replace(shape, directions=("in", "out"), inputs_once=False)):
         with pytest.raises(PlanError, match="cache what the model's layers reach"):
@@ -453,7 +395,7 @@ def test_what_cannot_be_built_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
         target_blocks(part, _batch([0, len(OWN)]), shape)
     with pytest.raises(PlanError, match="snapshot 6 is not among"):
         target_blocks(part, _batch([0], range(5, 7)), shape)
-    own = _part(graph, _model("graphsage", 2))
+    own = _part(graph, double_model("graphsage", 2))
     with pytest.raises(PlanError, match="cache what the model's layers reach"):
         target_blocks(own, FEW, shape)
     monkeypatch.setattr(blocks_module, "_MOST_ROWS", 3 * 5 - 1)
@@ -466,7 +408,7 @@ def test_what_cannot_be_built_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_a_batch_does_not_have_is_refused() -> None:
-    graph, model = _graph(), _model("tgcn", 1)
+    graph, model = _graph(), double_model("tgcn", 1)
     blocks = target_blocks(_part(graph, model), FEW, block_shape(model.facts))
     sequence = TargetSequence(blocks, OperatorSettings())
     with pytest.raises(PlanError, match="snapshots range"):

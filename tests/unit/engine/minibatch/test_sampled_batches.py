@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,6 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.model_facts import memory
@@ -27,16 +27,23 @@ from dtdg_lab.engine.minibatch.sampled_batches import (
     stretches_of,
 )
 from dtdg_lab.engine.minibatch.target_sequence import TargetRun, TargetSequence, add_gradients, target_edges
-from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings
-from dtdg_lab.models.base import DynamicModel, make_model
+from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.systems.feature_cache.strategy import neighbour_sampler
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.regression import Regression
 from tests.backends import needs_dgl
+from tests.factories import random_graph
+from tests.gradients import (
+    assert_equal_gradients,
+    cross_entropy,
+    double_model,
+    on_the_whole,
+    squared_error,
+    taken_gradients,
+)
 
 NODES, SNAPSHOTS, FEATURES, HIDDEN, LENGTH = 40, 7, 3, 4, 3
 TRAIN, ALL = range(1, 6), 10**6
@@ -45,30 +52,8 @@ SEEDS = np.sort(np.random.default_rng(5).permutation(NODES)[:23])
 DOUBLE = OperatorSettings(dtype=torch.float64)
 
 
-def _graph(*, weighted: bool = False, static: bool = False, share: float = 0.06) -> DynamicGraph:
-    """Random directed edges with loops; node 0 is isolated, snapshot 3 is nearly empty."""
-    draw = np.random.default_rng(3)
-    snapshots = []
-    for t in range(SNAPSHOTS):
-        edges = draw.random((NODES, NODES)) < (0.002 if t == 3 else share)
-        edges[0], edges[:, 0] = False, False
-        weights = draw.random(int(edges.sum()), dtype=np.float32) if weighted else None
-        indptr = np.concatenate([[0], np.cumsum(edges.sum(1))])
-        snapshots.append(Snapshot(indptr, np.nonzero(edges)[1].astype(np.int32), weights))
-    shape = (SNAPSHOTS, NODES)
-    features = draw.random((*(shape[1:] if static else shape), FEATURES), dtype=np.float32)
-    labels = draw.random(shape, dtype=np.float32)
-    classes = draw.integers(-1, 3, shape).astype(np.int16)
-    classes[4] = -1
-    return DynamicGraph(
-        "small", tuple(snapshots), features, labels, labels, source="this test", edge_life=1, classes=classes
-    )
-
-
-def _model(name: str, layers: int, **more: Any) -> DynamicModel:
-    make = catalogue.entry("models", name).load()
-    model: DynamicModel = make_model(make, FEATURES, HIDDEN, layers, seed=1, **more)
-    return model.double()
+def _graph(*, share: float = 0.06, **more: Any) -> DynamicGraph:
+    return random_graph(NODES, SNAPSHOTS, share=share, classes=3, empty=(3,), isolated=(0,), **more)
 
 
 def _batches(size: int = 5, *, seed: int = 0, part: int = 1, length: int = LENGTH, **more: Any) -> SeedBatches:
@@ -97,74 +82,38 @@ def _on_the_batch(
     blocks = sampled.with_features(_rows(graph, sampled))
     run = TargetRun(model, TargetSequence(blocks, DOUBLE), task, blocks.batch.snapshots, "all")
     grouped.bring(run)
-    return float(add_gradients(run)), _taken(model)
-
-
-def _on_the_whole(
-    graph: DynamicGraph, sampled: SampledBatch, model: DynamicModel, loss_of: Any
-) -> tuple[float, dict[str, Tensor]]:
-    """The batch's loss over all nodes of the graph, from the initial state."""
-    sequence = DeviceSequence(graph, device="cpu", dtype=torch.float64, kernel="torch")
-    batch, state, losses = sampled.blocks.batch, model.initial_state(graph.num_nodes), []
-    targets = torch.tensor(batch.targets)
-    for t in batch.snapshots:
-        space = sequence.view(t)
-        h, state = model.snapshot(space, space.inputs, state)
-        loss = loss_of(model.readout(h)[targets], t, targets)
-        losses += [] if loss is None else [loss]
-    total = torch.stack(losses).mean()
-    total.backward()
-    return float(total.detach()), _taken(model)
-
-
-def _taken(model: DynamicModel) -> dict[str, Tensor]:
-    gradients = {}
-    for name, parameter in model.named_parameters():
-        gradients[name] = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        parameter.grad = None
-    return gradients
-
-
-def _assert_equal(found: tuple[float, Any], wanted: tuple[float, dict[str, Tensor]]) -> None:
-    assert found[0] == pytest.approx(wanted[0], rel=1e-10)
-    largest = max(float(gradient.abs().max()) for gradient in wanted[1].values())
-    assert largest > 1e-6
-    for name, gradient in wanted[1].items():
-        torch.testing.assert_close(found[1][name], gradient, rtol=1e-10, atol=1e-10 * largest, msg=name)
+    return float(add_gradients(run)), taken_gradients(model)
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @pytest.mark.parametrize("name", MODELS)
 def test_with_all_neighbours_a_batch_is_trained_as_on_the_whole_graph(name: str, layers: int) -> None:
     for static, weighted in ((False, True), (True, False)):
-        graph, model = _graph(static=static, weighted=weighted), _model(name, layers)
-        wanted = torch.tensor(np.asarray(graph.targets), dtype=torch.float64)
+        graph, model = _graph(static=static, weighted=weighted), double_model(name, layers)
         task = Regression(graph, Split(TRAIN, range(0), range(6, 7)), dtype=torch.float64)
         sampler = _sampler(graph, block_shape(model.facts))
         for number in (0, 7):
             sampled = sampler.sample(number)
             np.testing.assert_array_equal(sampler.keys(number), sampled.keys)
             found = _on_the_batch(graph, sampled, model, task)
-            of = _on_the_whole(
-                graph, sampled, model, lambda z, t, v, wanted=wanted: (z.squeeze(-1) - wanted[t, v]).square().mean()
-            )
-            _assert_equal(found, of)
+            batch = sampled.blocks.batch
+            of = on_the_whole(graph, model, batch.snapshots, batch.targets, squared_error(graph))
+            assert_equal_gradients(found, of)
 
 
 @pytest.mark.parametrize("name", ["graphsage", "gatlstm"])
 def test_so_is_one_with_classes_of_which_some_are_known(name: str) -> None:
     graph = _graph(static=True)
+    classes = np.array(graph.classes)
+    classes[4] = -1
+    graph = replace(graph, classes=classes)
     task = Classification(graph, Split(TRAIN, range(0), range(6, 7)))
-    model = _model(name, 2, outputs=task.outputs)
-    classes = torch.tensor(np.asarray(graph.classes), dtype=torch.int64)
-
-    def cross_entropy(z: Tensor, t: int, targets: Tensor) -> Tensor | None:
-        labels = classes[t, targets]
-        return functional.cross_entropy(z[labels >= 0], labels[labels >= 0]) if (labels >= 0).any() else None
-
+    model = double_model(name, 2, outputs=task.outputs)
     sampler = _sampler(graph, block_shape(model.facts))
     sampled = next(of for of in map(sampler.sample, range(10)) if 4 in of.blocks.batch.snapshots)
-    _assert_equal(_on_the_batch(graph, sampled, model, task), _on_the_whole(graph, sampled, model, cross_entropy))
+    batch = sampled.blocks.batch
+    wanted = on_the_whole(graph, model, batch.snapshots, batch.targets, cross_entropy(graph))
+    assert_equal_gradients(_on_the_batch(graph, sampled, model, task), wanted)
 
 
 # what is drawn, and what is read
@@ -193,7 +142,7 @@ def _neighbours(graph: DynamicGraph, t: int, v: int) -> NDArray[np.int32]:
 @pytest.mark.parametrize("static", [False, True], ids=["changing features", "features that stay"])
 @pytest.mark.parametrize(("name", "layers"), [("tgcn", 1), ("tgcn", 2), ("graphsage", 2), ("evolvegcn-o", 1)])
 def test_keys_are_those_of_the_rows_that_the_first_layer_reads(name: str, layers: int, static: bool) -> None:
-    graph, model = _graph(static=static), _model(name, layers)
+    graph, model = _graph(static=static), double_model(name, layers)
     shape = block_shape(model.facts)
     sampler = _sampler(graph, shape)
     for number in range(3):
@@ -229,7 +178,7 @@ SAMPLERS = [pytest.param(lambda: sampled_edges, id="own"), pytest.param(DglSampl
 @pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
 def test_drawn_neighbours_are_in_neighbours_each_once_and_at_most_the_fanout(make: Any, weighted: bool) -> None:
     graph = _graph(weighted=weighted, share=0.2)
-    sampler = _sampler(graph, block_shape(_model("graphsage", 1).facts), 4, length=1, draw=make())
+    sampler = _sampler(graph, block_shape(double_model("graphsage", 1).facts), 4, length=1, draw=make())
     limited = 0
     for number in range(12):
         for (t, v), pulled in _pulled(sampler.sample(number), graph).items():
@@ -254,7 +203,7 @@ def test_drawn_neighbours_are_in_neighbours_each_once_and_at_most_the_fanout(mak
 def test_sums_over_drawn_neighbours_are_on_average_those_over_all(make: Any) -> None:
     graph, fanout, rounds = _graph(share=0.3), 3, 400
     batches = {"size": len(SEEDS), "length": 1}
-    sampler = _sampler(graph, block_shape(_model("graphsage", 1).facts), fanout, draw=make(), **batches)
+    sampler = _sampler(graph, block_shape(double_model("graphsage", 1).facts), fanout, draw=make(), **batches)
     sums: dict[tuple[int, int], list[float]] = {}
     value = np.random.default_rng(0).random(NODES)
     for number in range(rounds):
@@ -272,7 +221,7 @@ def test_sums_over_drawn_neighbours_are_on_average_those_over_all(make: Any) -> 
 
 
 def test_a_batch_is_a_function_of_seed_part_and_number() -> None:
-    graph, model = _graph(weighted=True, share=0.2), _model("tgcn", 2)
+    graph, model = _graph(weighted=True, share=0.2), double_model("tgcn", 2)
     shape = block_shape(model.facts)
     ahead, back = _sampler(graph, shape, 3), _sampler(graph, shape, 3)
     first = [_content(ahead.sample(number)) for number in range(6)]
@@ -291,15 +240,15 @@ def _content(sampled: SampledBatch) -> tuple[bytes, ...]:
 @needs_dgl
 def test_dgl_s_sampler_is_refused_where_a_layer_pulls_twice() -> None:
     config = RunConfig(system="dgl-default", parts=2, sampler="dgl", model="tgcn", gc_layers=2)
-    shape = block_shape(_model("tgcn", 1, gc_layers=2).facts)
+    shape = block_shape(double_model("tgcn", 1, gc_layers=2).facts)
     with pytest.raises(UnsupportedError, match=r"layers of 2 hops.*sampler='own'"):
         neighbour_sampler(config, shape)
     assert neighbour_sampler(config.replace(sampler="own"), shape) is sampled_edges
 
 
 def test_layers_that_need_more_than_in_neighbours_are_refused() -> None:
-    graph, model = _graph(), _model("graphsage", 2)
-    dcrnn = block_shape(_model("dcrnn", 2).facts)
+    graph, model = _graph(), double_model("graphsage", 2)
+    dcrnn = block_shape(double_model("dcrnn", 2).facts)
     for shape, fanouts in ((dcrnn, (3, 3)), (block_shape(model.facts), (3,))):
         with pytest.raises(PlanError, match="layers must pull along in-edges alone"):
             BatchSampler(graph, _batches(), shape, fanouts)

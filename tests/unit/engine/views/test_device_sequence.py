@@ -19,26 +19,18 @@ from dtdg_lab.engine.views import device_sequence
 from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.engine.views.snapshot_view import SnapshotView
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import Operators
 from dtdg_lab.kernels.spmm import Adjacency
-from dtdg_lab.models.base import DynamicModel, make_model
+from dtdg_lab.models.base import DynamicModel
+from tests.factories import random_graph
+from tests.gradients import double_model
 
 NODES, SNAPSHOTS, FEATURES = 17, 5, 3
 
 
 @cache
 def _graph(static: bool = False) -> DynamicGraph:
-    draw = np.random.default_rng(11)
-
-    def snapshot() -> Snapshot:
-        edges = draw.random((NODES, NODES)) < 0.2
-        return Snapshot(np.concatenate([[0], np.cumsum(edges.sum(1))]), np.nonzero(edges)[1].astype(np.int32))
-
-    snapshots, shape = tuple(snapshot() for _ in range(SNAPSHOTS)), (SNAPSHOTS, NODES)
-    features = draw.random((*(shape[1:] if static else shape), FEATURES), dtype=np.float32)
-    labels = draw.random(shape, dtype=np.float32)
-    return DynamicGraph("small", snapshots, features, labels, labels, source="this test", edge_life=1)
+    return random_graph(NODES, SNAPSHOTS, share=0.2, static=static, seed=11)
 
 
 def _sequence(graph: DynamicGraph | None = None, **given: Any) -> DeviceSequence:
@@ -126,7 +118,7 @@ def test_spaces_beyond_the_budget_are_made_again_but_their_pulls_are_kept(produc
 
 @pytest.mark.parametrize("model", catalogue.names("models"))
 def test_budgets_change_nothing(model: str) -> None:
-    made = _model(model)
+    made = double_model(model, 2, seed=3)
     torch.testing.assert_close(_forward(made, _sequence(pulls_bytes=0, spaces_bytes=0)), _forward(made, _sequence()))
 
 
@@ -237,11 +229,6 @@ class _Ranks:
         return torch.cat(found, dim=1)
 
 
-def _model(name: str, layers: int = 2) -> DynamicModel:
-    model: DynamicModel = make_model(catalogue.entry("models", name).load(), FEATURES, 4, layers, seed=3)
-    return model.double()
-
-
 @torch.no_grad()
 def _forward(model: DynamicModel, sequence: DeviceSequence) -> Tensor:
     """Readouts of all snapshots, twice over: what is kept from the first time serves the second. (2T, n, 1)."""
@@ -259,7 +246,7 @@ def _forward(model: DynamicModel, sequence: DeviceSequence) -> Tensor:
 @pytest.mark.parametrize("model", catalogue.names("models"))
 def test_shares_of_the_vertices_give_what_one_rank_gives(model: str, bounds: list[int]) -> None:
     """Every kind of pull and top, with shares of one node, fewer than top's k, and uneven ones."""
-    made = _model(model)
+    made = double_model(model, 2, seed=3)
     torch.testing.assert_close(
         _Ranks(len(bounds) - 1).run(lambda sequence: _forward(made, sequence), bounds),
         _forward(made, _sequence()),

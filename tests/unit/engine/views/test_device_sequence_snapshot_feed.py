@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -12,6 +14,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.device_snapshot import DeviceSnapshot
 from tests.backends import needs_gpu
+from tests.factories import random_graph, snapshot_of_matrix
 
 NODES, SNAPSHOTS = 12, 7
 both_ways = pytest.mark.parametrize("difference", [False, True])
@@ -19,16 +22,13 @@ weights = pytest.mark.parametrize("weighted", [False, True])
 
 
 def _graph(weighted: bool = False) -> DynamicGraph:
-    draw, snapshots = np.random.default_rng(2), []
-    edges = draw.random((NODES, NODES)) < 0.4
+    """Each snapshot keeps most edges of the one before."""
+    draw = np.random.default_rng(2)
+    edges, snapshots = draw.random((NODES, NODES)) < 0.4, []
     for _ in range(SNAPSHOTS):
         edges = edges ^ (draw.random((NODES, NODES)) < 0.05)
-        indptr = np.concatenate([[0], np.cumsum(edges.sum(1))])
-        values = draw.random(int(edges.sum()), dtype=np.float32) if weighted else None
-        snapshots.append(Snapshot(indptr, np.nonzero(edges)[1].astype(np.int32), values))
-    labels = draw.random((SNAPSHOTS, NODES), dtype=np.float32)
-    features = draw.random((SNAPSHOTS, NODES, 2), dtype=np.float32)
-    return DynamicGraph("small", tuple(snapshots), features, labels, labels, source="this test", edge_life=1)
+        snapshots.append(snapshot_of_matrix(edges * draw.random((NODES, NODES)), weighted=weighted))
+    return replace(random_graph(NODES, SNAPSHOTS), snapshots=tuple(snapshots), following=None)
 
 
 def _whole_bytes(graph: DynamicGraph, snapshots: range) -> int:

@@ -15,6 +15,7 @@ from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource
 from dtdg_lab.kernels.spmm import stacked
 from tests.backends import backends
+from tests.factories import snapshot_of_matrix
 
 NODES, WIDTH, HEADS = 17, 4, 2
 KINDS = [
@@ -40,8 +41,7 @@ def _snapshot(seed: int, weighted: bool, share: float) -> Snapshot:
     edges[[3, 5], [3, 5]] = share > 0
     edges[0], edges[:, 1], edges[2], edges[:, 2] = False, False, False, False
     values = draw.random((NODES, NODES)).astype(np.float32) + np.float32(0.5)
-    indptr = np.concatenate([[0], np.cumsum(edges.sum(1))])
-    return Snapshot(indptr, np.nonzero(edges)[1].astype(np.int32), values[edges] if weighted else None)
+    return snapshot_of_matrix(edges * values, weighted=weighted)
 
 
 def _snapshots(count: int, weighted: bool) -> list[Snapshot]:

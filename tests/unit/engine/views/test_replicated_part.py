@@ -39,13 +39,14 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings
-from dtdg_lab.models.base import DynamicModel, make_model
+from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.partition.measures import measure
 from dtdg_lab.systems.single.strategy import SingleStrategy
 from dtdg_lab.systems.vertex_parts.strategy import ReplicatedStrategy
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.regression import Regression
-from tests.backends import needs_dgl
+from tests.factories import random_graph, random_partition
+from tests.gradients import assert_equal_gradients, double_model, part_in_memory, taken_gradients
 from tests.thinning import thinned
 
 NODES, SNAPSHOTS, FEATURES = 23, 6, 3
@@ -61,36 +62,12 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     torch.set_num_threads(threads)
 
 
-def _graph(*, seed: int = 3, weighted: bool = False, static: bool = False, share: float = 0.06) -> DynamicGraph:
-    """Random directed edges with loops; node 0 is isolated, snapshot 2 is empty."""
-    draw = np.random.default_rng(seed)
-    snapshots = []
-    for t in range(SNAPSHOTS):
-        edges = draw.random((NODES, NODES)) < (0.0 if t == 2 else share)
-        edges[0], edges[:, 0] = False, False
-        weights = draw.random(int(edges.sum()), dtype=np.float32) if weighted else None
-        indptr = np.concatenate([[0], np.cumsum(edges.sum(1))])
-        snapshots.append(Snapshot(indptr, np.nonzero(edges)[1].astype(np.int32), weights))
-    shape = (SNAPSHOTS, NODES)
-    features = draw.random((*(shape[1:] if static else shape), FEATURES), dtype=np.float32)
-    labels = draw.random(shape, dtype=np.float32)
-    classes = draw.integers(-1, 3, shape).astype(np.int16)
-    return DynamicGraph(
-        "small", tuple(snapshots), features, labels, labels, source="this test", edge_life=1, classes=classes
-    )
+def _graph(**more: Any) -> DynamicGraph:
+    return random_graph(NODES, SNAPSHOTS, **{"share": 0.06, "classes": 3, "empty": (2,), "isolated": (0,), **more})
 
 
-def _partition(parts: int, seed: int = 5) -> Partition:
-    owner = np.random.default_rng(seed).permutation(np.arange(NODES) % parts)
-    return Partition(owner.astype(np.int32), parts)
-
-
-def _part(graph: DynamicGraph, own: NDArray[np.int64], reach: Reach) -> CachedPart:
-    """The part in memory."""
-    found: dict[str, list[NDArray[Any]]] = {}
-    for name, piece in pieces(graph, own, reach):
-        found.setdefault(name, []).append(piece)
-    return CachedPart({name: np.concatenate(each) for name, each in found.items()}, reach)
+def _partition(parts: int) -> Partition:
+    return random_partition(NODES, parts)
 
 
 def _pulled_by(snapshot: Snapshot, way: str) -> list[set[int]]:
@@ -130,7 +107,7 @@ REACHES = [
 @pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
 def test_a_part_holds_what_its_hops_reach(reach: Reach, static: bool, weighted: bool) -> None:
     graph, own = _graph(static=static, weighted=weighted), _partition(3).vertices(1)
-    part = _part(graph, own, reach)
+    part = part_in_memory(graph, own, reach)
     assert part.own == len(own)
     for t in TRAIN:
         snapshot, vertices = graph.snapshots[t], part.vertices(t)
@@ -155,7 +132,7 @@ def test_a_part_holds_what_its_hops_reach(reach: Reach, static: bool, weighted: 
 
 def test_weights_stay_with_their_edges() -> None:
     graph, own = _graph(weighted=True), _partition(2).vertices(0)
-    part = _part(graph, own, Reach(TRAIN, 2, ("in", "out")))
+    part = part_in_memory(graph, own, Reach(TRAIN, 2, ("in", "out")))
     for t in TRAIN:
         dense = np.zeros((NODES, NODES), np.float32)
         snapshot, vertices = graph.snapshots[t], part.vertices(t)
@@ -178,7 +155,7 @@ def test_local_edges_drop_what_has_no_place() -> None:
 @pytest.mark.parametrize("hops", [1, 2])
 def test_stacked_edges_are_block_diagonal(hops: int) -> None:
     graph, own = _graph(weighted=True), _partition(3).vertices(2)
-    part = _part(graph, own, Reach(TRAIN, 2))
+    part = part_in_memory(graph, own, Reach(TRAIN, 2))
     rows = part.prefix(1, hops)
     whole = stacked_edges(part, range(1, 4), hops, "in")
     assert (whole.rows, whole.columns) == (3 * rows, 3 * rows)
@@ -220,7 +197,7 @@ def test_a_reach_that_cannot_be_is_refused(wrong: dict[str, Any], said: str) -> 
 
 
 def test_what_is_not_held_is_refused() -> None:
-    part = _part(_graph(), _partition(2).vertices(0), Reach(TRAIN, 2))
+    part = part_in_memory(_graph(), _partition(2).vertices(0), Reach(TRAIN, 2))
     with pytest.raises(PlanError, match="snapshot 0 is not among"):
         part.features(0)
     with pytest.raises(PlanError, match="along 'out'"):
@@ -268,7 +245,7 @@ def test_other_vertices_hops_or_data_have_another_folder() -> None:
 @pytest.mark.parametrize("name", ["indices_in", "vertices", "features", "bounds", "meta"])
 def test_a_damaged_part_is_made_anew(name: str) -> None:
     graph, own, reach = _graph(), _partition(2).vertices(1), Reach(TRAIN, 2)
-    wanted = _part(graph, own, reach)
+    wanted = part_in_memory(graph, own, reach)
     cached_part(graph, own, reach)
     path = part_folder(graph, own, reach) / (f"{name}.npy" if name != "meta" else "meta.json")
     path.write_bytes(path.read_bytes()[:-8])
@@ -280,7 +257,7 @@ def test_a_damaged_part_is_made_anew(name: str) -> None:
 
 def test_arrays_that_do_not_fit_are_refused() -> None:
     graph, own, reach = _graph(), _partition(2).vertices(1), Reach(TRAIN, 2)
-    arrays = dict(_part(graph, own, reach)._arrays)
+    arrays = dict(part_in_memory(graph, own, reach)._arrays)
     with pytest.raises(DataError, match="lacks indices_in"):
         CachedPart({name: array for name, array in arrays.items() if name != "indices_in"}, reach)
     for name in ("indices_in", "degrees_out", "features", "edges_in", "vertices"):
@@ -348,7 +325,7 @@ def test_the_size_is_predicted_exactly(reach: Reach, static: bool, weighted: boo
     graph, partition = _graph(static=static, weighted=weighted), _partition(3)
     size = cache_size(graph, partition, reach)
     for number in range(3):
-        part = _part(graph, partition.vertices(number), reach)
+        part = part_in_memory(graph, partition.vertices(number), reach)
         assert size.rows[number] == sum(part.prefix(t, reach.hops) for t in TRAIN)
         assert size.edges[number] == sum(part.num_edges(t, reach.hops) for t in TRAIN)
         assert size.bytes[number] == part.nbytes
@@ -371,7 +348,7 @@ def _sequences(graph: DynamicGraph, partition: Partition, model: DynamicModel, *
 
 
 def test_parts_above_the_budget_are_refused_with_the_numbers(tmp_path: Path) -> None:
-    graph, partition, model = _graph(), _partition(3), _model("tgcn", 2)
+    graph, partition, model = _graph(), _partition(3), double_model("tgcn", 2)
     size = cache_size(graph, partition, reach_of("per_vertex", 2, TRAIN))
     total = int(size.bytes.sum())
     with pytest.raises(UnsupportedError, match=f"{int(size.rows.sum())} rows.* in 3 parts.*cache_gib") as caught:
@@ -387,16 +364,6 @@ EXACT = ("per_vertex", "weights", "none")
 MODELS = catalogue.names("models")
 
 
-def _model(name: str, layers: int, *, outputs: int = 1, **more: Any) -> DynamicModel:
-    make = catalogue.entry("models", name).load()
-    model: DynamicModel = make_model(make, FEATURES, 4, layers, outputs=outputs, seed=1, **more)
-    return model.double()
-
-
-def _memory(name: str) -> str:
-    return memory(name)
-
-
 def _task(graph: DynamicGraph, kind: Any = Regression) -> Any:
     return kind(graph, Split(TRAIN, range(0), range(5, 6)), dtype=torch.float64)
 
@@ -405,15 +372,7 @@ def _whole(graph: DynamicGraph, model: DynamicModel, task: Any, **settings: Any)
     sequence = DeviceSequence(graph, device="cpu", dtype=torch.float64, kernel="torch", **settings)
     layout = SingleStrategy(model, sequence, task, TRAIN)
     loss = layout.compute(layout.epoch(0)[0], StepMarks()).loss_sum
-    return loss, _taken(model)
-
-
-def _taken(model: DynamicModel) -> dict[str, Tensor]:
-    gradients = {}
-    for name, parameter in model.named_parameters():
-        gradients[name] = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        parameter.grad = None
-    return gradients
+    return loss, taken_gradients(model)
 
 
 def _by_parts(graph: DynamicGraph, model: DynamicModel, task: Any, parts: int, **given: Any) -> tuple[float, Any]:
@@ -422,77 +381,60 @@ def _by_parts(graph: DynamicGraph, model: DynamicModel, task: Any, parts: int, *
     computed = layout.compute(layout.epoch(0)[0], StepMarks())
     assert (computed.groups, computed.vertex_snapshots) == (1, NODES * len(TRAIN))
     assert layout.rows() == {}
-    return computed.loss_sum, _taken(model)
-
-
-def _assert_equal(found: tuple[float, Any], wanted: tuple[float, dict[str, Tensor]]) -> None:
-    assert found[0] == pytest.approx(wanted[0], rel=1e-10)
-    largest = max(float(gradient.abs().max()) for gradient in wanted[1].values())
-    assert largest > 0
-    for name, gradient in wanted[1].items():
-        apart = float((found[1][name] - gradient).abs().max())
-        assert apart <= 1e-10 * largest, f"{name}: {apart:.2e} apart"
+    return computed.loss_sum, taken_gradients(model)
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("name", [name for name in MODELS if _memory(name) in EXACT])
+@pytest.mark.parametrize("name", [name for name in MODELS if memory(name) in EXACT])
 def test_shares_of_parts_add_up_to_the_whole(name: str, layers: int) -> None:
-    graph, model = _graph(weighted=layers == 2, static=layers == 1), _model(name, layers)
+    graph, model = _graph(weighted=layers == 2, static=layers == 1), double_model(name, layers)
     wanted = _whole(graph, model, _task(graph))
     for parts in (1, 2, 4):
-        _assert_equal(_by_parts(graph, model, _task(graph), parts), wanted)
+        assert_equal_gradients(_by_parts(graph, model, _task(graph), parts), wanted)
 
 
 @pytest.mark.parametrize("name", thinned(["tgcn", "evolvegcn-o", "graphsage"], [2]))
 def test_scalings_are_those_of_the_whole_graph(name: str) -> None:
-    graph, model = _graph(weighted=True), _model(name, 2)
+    graph, model = _graph(weighted=True), double_model(name, 2)
     for norm, loops in (("in_out", False), ("in_out", True), ("in", False)):
         wanted = _whole(graph, model, _task(graph), norm=norm, self_loops=loops)
         settings = {"norm": norm, "self_loops": loops}
-        _assert_equal(_by_parts(graph, model, _task(graph), 3, settings=settings), wanted)
-
-
-@needs_dgl
-@pytest.mark.parametrize("name", ["tgcn", "gatlstm", "graphsage"])
-def test_dgl_gives_the_same(name: str) -> None:
-    graph, model = _graph(), _model(name, 2)
-    wanted = _whole(graph, model, _task(graph))
-    _assert_equal(_by_parts(graph, model, _task(graph), 2, settings={"backend": "dgl"}), wanted)
+        assert_equal_gradients(_by_parts(graph, model, _task(graph), 3, settings=settings), wanted)
 
 
 def test_two_hops_a_layer() -> None:
-    graph, model = _graph(), _model("tgcn", 2, gc_layers=2)
-    _assert_equal(_by_parts(graph, model, _task(graph), 4), _whole(graph, model, _task(graph)))
+    graph, model = _graph(), double_model("tgcn", 2, gc_layers=2)
+    assert_equal_gradients(_by_parts(graph, model, _task(graph), 4), _whole(graph, model, _task(graph)))
 
 
 @pytest.mark.parametrize("name", ["tgcn", "graphsage"])
 def test_classes_where_some_parts_have_no_labels(name: str) -> None:
-    graph, model = _graph(), _model(name, 1, outputs=3)
+    graph, model = _graph(), double_model(name, 1, outputs=3)
     wanted = _whole(graph, model, _task(graph, Classification))
-    _assert_equal(_by_parts(graph, model, _task(graph, Classification), 4), wanted)
+    assert_equal_gradients(_by_parts(graph, model, _task(graph, Classification), 4), wanted)
 
 
 @pytest.mark.parametrize("name", ["tgcn", "evolvegcn-o"])
 def test_spaces_that_are_not_kept_give_the_same(name: str) -> None:
-    graph, model, task = _graph(), _model(name, 2), _task(_graph())
+    graph, model, task = _graph(), double_model(name, 2), _task(_graph())
     wanted = _whole(graph, model, task)
     kept = _sequences(graph, _partition(2), model)
     sequences = [CachedSequence(of.part, 1, of.settings, pulls_bytes=0, spaces_bytes=0) for of in kept]
     layout = ReplicatedStrategy(model, sequences, task, TRAIN, counts_group=True)
     for _ in range(2):
         computed = layout.compute(layout.epoch(0)[0], StepMarks())
-        _assert_equal((computed.loss_sum, _taken(model)), wanted)
+        assert_equal_gradients((computed.loss_sum, taken_gradients(model)), wanted)
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if _memory(name) not in EXACT])
+@pytest.mark.parametrize("name", [name for name in MODELS if memory(name) not in EXACT])
 @pytest.mark.parametrize("layers", [1, 2])
 def test_named_deviations_are_none_where_one_part_has_all(name: str, layers: int) -> None:
-    graph, model = _graph(weighted=True), _model(name, layers)
-    _assert_equal(_by_parts(graph, model, _task(graph), 1), _whole(graph, model, _task(graph)))
+    graph, model = _graph(weighted=True), double_model(name, layers)
+    assert_equal_gradients(_by_parts(graph, model, _task(graph), 1), _whole(graph, model, _task(graph)))
 
 
 def test_the_best_vertices_are_the_parts_own() -> None:
-    graph, model = _graph(), _model("evolvegcn-h", 1)
+    graph, model = _graph(), double_model("evolvegcn-h", 1)
     for sequence in _sequences(graph, _partition(2), model):
         space = sequence.view(1)
         scores = torch.arange(space.num_rows, dtype=torch.float64)  # the farther away, the better
@@ -515,7 +457,7 @@ def _chain(length: int) -> DynamicGraph:
 
 
 def test_dcrnn_is_cut_off_beyond_its_hops_and_only_there() -> None:
-    graph, model = _chain(40), _model("dcrnn", 1, diffusion_steps=1)  # 2 hops
+    graph, model = _chain(40), double_model("dcrnn", 1, diffusion_steps=1)  # 2 hops
     own = np.arange(10)
     reach = reach_of("neighbourhood", 2, TRAIN, directions=("in", "out"))
     sequence = CachedSequence(cached_part(graph, own, reach), 2, OperatorSettings(dtype=torch.float64))
@@ -535,7 +477,7 @@ def test_dcrnn_is_cut_off_beyond_its_hops_and_only_there() -> None:
 
 
 def test_layers_see_ever_fewer_rows_and_only_the_first_has_features() -> None:
-    graph, model = _graph(share=0.03), _model("tgcn", 2)
+    graph, model = _graph(share=0.03), double_model("tgcn", 2)
     for sequence in _sequences(graph, _partition(3), model):
         first, second = (sequence.stacks(TRAIN, layer) for layer in (0, 1))
         assert [space.snapshots for space in first] == [space.snapshots for space in second]
@@ -549,18 +491,12 @@ def test_layers_see_ever_fewer_rows_and_only_the_first_has_features() -> None:
         assert sequence.has_turn(3)
 
 
-def test_pulls_of_features_are_computed_once() -> None:
-    sequence = _sequences(_graph(), _partition(2), _model("tgcn", 2))[0]
-    space = sequence.stacks(TRAIN, 0)[0]
-    assert space.pull(space.inputs, "gcn") is space.pull(space.inputs, "gcn")
-
-
 def test_links_are_refused() -> None:
     class _Joint:
         per_vertex, name = False, "link"
 
     with pytest.raises(UnsupportedError, match=r"task='link'.*halo_vertex"):
-        ReplicatedStrategy(_model("tgcn", 1), [], _Joint(), TRAIN, counts_group=True)
-    sequence = _sequences(_graph(), _partition(2), _model("tgcn", 1))[0]
+        ReplicatedStrategy(double_model("tgcn", 1), [], _Joint(), TRAIN, counts_group=True)
+    sequence = _sequences(_graph(), _partition(2), double_model("tgcn", 1))[0]
     with pytest.raises(UnsupportedError, match="halo_vertex"):
         sequence.join(torch.zeros(1, 2, 1))

@@ -21,11 +21,11 @@ from dtdg_lab.engine.minibatch.target_sequence import TargetSequence
 from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.engine.views.snapshot_view import SnapshotView
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.models.graph_view import DenseView
 from dtdg_lab.systems.decayed_windows.sampled import SampledSequence
 from dtdg_lab.training.build import build
+from tests.factories import snapshot_of_matrix
 from tests.message_models import name_of, register_models
 from tests.registrations import registered_apart
 
@@ -41,12 +41,7 @@ def of_this_module_alone() -> Iterator[None]:
 
 
 def graph_of(adjacency: np.ndarray, weighted: bool, nodes: int = NODES) -> DynamicGraph:
-    edges = adjacency != 0
-    snapshot = Snapshot(
-        np.concatenate([[0], np.cumsum(edges.sum(1))]),
-        np.nonzero(edges)[1].astype(np.int32),
-        adjacency[edges].astype(np.float32) if weighted else None,
-    )
+    snapshot = snapshot_of_matrix(adjacency, weighted=weighted)
     values = np.ones((2, nodes), dtype=np.float32)
     features = np.ones((2, nodes, FEATURES), dtype=np.float32)
     return DynamicGraph("small", (snapshot, snapshot), features, values, values, source="this test", edge_life=1)

@@ -24,9 +24,9 @@ from dtdg_lab.config.options import option
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ChecksumError, ConfigError, DataError, UnknownNameError, UnsupportedError
 from dtdg_lab.datasets import download
-from dtdg_lab.datasets.download import FoundForm, find
+from dtdg_lab.datasets.download import find
 from dtdg_lab.datasets.names import default_dataset, list_datasets, load_dataset, load_for, load_published
-from dtdg_lab.datasets.registry import BITCOIN_OTC, COLLEGEMSG, CORA_T, EMAIL_EU, Form, Published, PublishedFile
+from dtdg_lab.datasets.registry import BITCOIN_OTC, COLLEGEMSG, EMAIL_EU, Form, Published, PublishedFile
 from dtdg_lab.datasets.sequences import read, renamed, sequence
 from dtdg_lab.datasets.user_data import from_edges
 from dtdg_lab.graphs.build import build_graph
@@ -79,14 +79,8 @@ def definition_of(*, rows: int = 4, nodes: int = 3, exact: bool = True, parser: 
         "summary": "",
         "interval": 10,
     }
-    return Published(
-        name="tiny",
-        forms=(Form(files=(file,), format=parser),),
-        rows=rows,
-        nodes=nodes,
-        exact=exact,
-        **{**facts, **more},
-    )
+    counts = {"rows": rows, "nodes": nodes, "exact": exact}
+    return Published(name="tiny", forms=(Form(files=(file,), format=parser),), **counts, **{**facts, **more})
 
 
 def put(folder: Path, data: bytes = TEXT, name: str = "tiny.txt") -> Path:
@@ -129,22 +123,6 @@ def test_real_files_have_the_published_counts(real_data, name):
             assert set(graph.num_edges.tolist()) == {pairs}
 
 
-@pytest.mark.slow
-def test_rows_of_the_england_covid_file(real_data):
-    """The published rows are those of all 61 days; the last 8 days are targets only."""
-    found = find(catalogue.entry("datasets", "england-covid").load(), real_data)
-    table = read(catalogue.entry("datasets", "england-covid").load(), found)
-    days = json.loads(gzip.decompress(found.paths[0].read_bytes()))["edge_mapping"]["edge_index"]
-    lengths = [len(days[str(day)]) for day in range(len(days))]
-    assert sum(lengths) == 82_529
-    assert len(table.src) == sum(lengths[: table.num_intervals])
-
-
-def test_empty_weeks_of_the_emails_are_where_they_should_be(real_data):
-    graph = load_dataset("email-eu", root=real_data)
-    assert np.flatnonzero(graph.num_edges == 0).tolist() == list(range(76, 113))
-
-
 def test_edge_life_and_cut_on_a_real_file(real_data):
     graph = load_dataset("collegemsg", root=real_data, cut=60, edge_life=5, features="degrees")
     assert (graph.num_snapshots, graph.edge_life) == (55, 5)
@@ -153,26 +131,6 @@ def test_edge_life_and_cut_on_a_real_file(real_data):
     assert strict.targets.sum() < graph.targets.sum()
     np.testing.assert_array_equal(strict.features, graph.features)
     np.testing.assert_allclose(np.expm1(graph.persistence[1:]), graph.features[1:, :, 0], rtol=1e-5)
-
-
-@pytest.mark.slow
-def test_cora_is_the_same_graph_in_each_of_its_forms(real_data, tmp_path):
-    with zipfile.ZipFile(real_data / "planetoid-cora.zip") as archive:
-        archive.extractall(tmp_path / "eight")
-    folders = {"zip": real_data, "eight": tmp_path / "eight"}
-    (tmp_path / "plain").mkdir()
-    (tmp_path / "plain" / "cora-plain.zip").symlink_to(real_data / "cora-plain.zip")
-    folders["plain"] = tmp_path / "plain"
-    assert [find(CORA_T, folder).form for folder in folders.values()] == [CORA_T.forms[place] for place in (0, 2, 1)]
-    graphs = [load_dataset("cora-t", root=folder, generated_snapshots=6) for folder in folders.values()]
-    assert len({graph.data_hash for graph in graphs}) == 1
-    assert graphs[0].static_features
-    assert graphs[0].features.shape[1:] == (2_708, 1_433)
-    assert np.bincount(graphs[0].vertex_split + 1, minlength=4).tolist() == [1_068, 140, 500, 1_000]
-    assert graphs[0].following[-1].num_edges == 2 * 5_278  # all of them at last, in both directions
-    other = load_dataset("cora-t", root=real_data, generated_snapshots=6, seed=1)
-    assert other.data_hash != graphs[0].data_hash
-    assert "(seed 1)" in other.source
 
 
 def test_ratings_below_zero_are_left_out(real_data):
@@ -246,11 +204,6 @@ def test_names_of_vertices_follow_their_numbers():
 def test_an_interval_of_time_is_no_number_of_edges(tmp_path):
     with pytest.raises(ConfigError, match=r"cut_by='edges'.* is a time\. Give cut"):
         load_published(definition_of(), options_of(cut_by="edges"), root=put(tmp_path / "data"))
-
-
-def test_what_the_own_interval_gives(tmp_path):
-    graph = load_published(definition_of(), options_of(), root=put(tmp_path / "data"))
-    assert graph.num_edges.tolist() == [1, 1]  # 1->2 at 0; 2->3 at 10; the window 20..29 is only a label
 
 
 def test_weights_are_kept_or_dropped(tmp_path):
@@ -392,6 +345,9 @@ def test_konect_s_copy_is_the_same_graph(tmp_path, name, called):
     assert graphs[0].num_nodes == 7  # users and items are numbered alike
 
 
+WEIGHTED = (*("slashdot", "stackexch", "amazon-ratings", "flickr", "youtube", "epinions", "amlsim", "enron-employees"),)
+
+
 @pytest.mark.parametrize("name", MADE)
 def test_small_files_like_the_published_ones_are_read(tmp_path, name, monkeypatch):
     for file, data in MADE[name].items():
@@ -415,17 +371,7 @@ def test_small_files_like_the_published_ones_are_read(tmp_path, name, monkeypatc
         assert degrees.features.shape == (50, 7, 2)
         assert degrees.data_hash != own.data_hash
         assert graph.data_hash == (degrees if name == "ogbn-papers100m-t" else own).data_hash
-    weighted = name in {
-        "slashdot",
-        "stackexch",
-        "amazon-ratings",
-        "flickr",
-        "youtube",
-        "epinions",
-        "amlsim",
-        "enron-employees",
-    }
-    assert (graph.snapshots[0].weights is not None) == weighted
+    assert (graph.snapshots[0].weights is not None) == (name in WEIGHTED)
     if name == "reddit-hyperlinks":
         assert graph.node_ids.tolist() == ["askreddit", "bestof", "dataisbeautiful"]
 
@@ -655,18 +601,6 @@ def test_options_that_do_not_fit_are_refused(name, options, message):
         load_dataset(name, **options)
 
 
-def test_a_window_longer_than_the_data_is_said(tmp_path):
-    with pytest.raises(DataError, match="at least 2"):
-        load_published(definition_of(), options_of(cut=3, edge_life=3), root=put(tmp_path / "data"))
-    with pytest.raises(DataError):
-        load_published(definition_of(), options_of(interval=1e6), root=tmp_path / "data")
-
-
-def test_given_features_where_none_are_given(tmp_path):
-    with pytest.raises(DataError, match="given"):
-        load_published(definition_of(), options_of(features="given"), root=put(tmp_path / "data"))
-
-
 def test_load_for_reads_options_seed_and_protocol(real_data, monkeypatch):
     monkeypatch.setenv("DTDG_LAB_DATA", str(real_data))
     config = RunConfig(dataset="collegemsg", cut=40, edge_life=3, features="degrees", protocol="strict")
@@ -774,8 +708,3 @@ def test_definitions_name_no_file_twice_for_different_contents():
                 for name in file.names:
                     names.setdefault(name, set()).add(definition.name)
     assert {name: owners for name, owners in names.items() if len(owners) > 1} == {}
-
-
-def test_found_says_its_folders(tmp_path):
-    form = Form(files=(PublishedFile(name="a"),), format="snap_text")
-    assert FoundForm(form, (tmp_path / "a",)).where == f"file a in {tmp_path}"

@@ -16,29 +16,12 @@ from dtdg_lab.datasets.archives import ArchiveMembers, find_part
 from dtdg_lab.datasets.formats import snap, static, temporal
 from dtdg_lab.datasets.formats.text import ID, NUMBER, read_rows
 from dtdg_lab.datasets.tables import EdgeTable, StaticTable
-from dtdg_lab.graphs.intervals import IntervalEdges
 from tests import format_samples as samples
-
-ROWS_A_SECOND = 250_000  # half of what is asked for, because test machines are busy
 
 
 def lists(table: EdgeTable) -> tuple:
     weight = None if table.weight is None else table.weight.tolist()
     return table.src.tolist(), table.dst.tolist(), table.time.tolist(), weight
-
-
-def vertices(table: EdgeTable) -> int:
-    return len(np.unique(np.concatenate([table.src, table.dst])))
-
-
-def directed_pairs(table: EdgeTable) -> int:
-    return len(np.unique(table.src << 32 | table.dst))
-
-
-def seconds_of(parse, data, where) -> float:
-    start = time.perf_counter()
-    parse(data, where)
-    return time.perf_counter() - start
 
 
 def refused(parse, data, **options) -> str:
@@ -77,30 +60,6 @@ def test_an_edge_table_is_checked(changed, words):
     assert EdgeTable(**right).src.flags.writeable is False
     with pytest.raises(DataError, match=words):
         EdgeTable(**{**right, **changed})
-
-
-@pytest.mark.parametrize(
-    ("changed", "words"),
-    [
-        ({"interval": vector(0, 2)}, r"interval\[1\] is 2; 0 to 1"),
-        ({"num_intervals": 0}, r"interval\[0\] is 0; 0 to -1"),
-        ({"num_nodes": 1}, r"src\[1\] is 1; 0 to 0"),
-        ({"features": np.zeros((3, 1), np.float32)}, r"features has shape \(3, 1\); \(2, any\)"),
-        ({"features": np.zeros((2, 3, 1), np.float32)}, r"\(2, 2, any\)"),
-        ({"features": np.full((2, 2, 1), np.nan, np.float32)}, r"features\[0, 0, 0\] is nan"),
-        ({"features": np.zeros((2, 1))}, "features has type float64"),
-        ({"targets": np.zeros(2, np.float32)}, r"targets has shape \(2,\); \(2, 2\)"),
-        ({"persistence": np.zeros((2, 3), np.float32)}, r"persistence has shape \(2, 3\)"),
-        ({"classes": np.zeros((1, 2), np.int16)}, r"classes has shape \(1, 2\)"),
-        ({"classes": np.full((2, 2), -2, np.int16)}, r"classes\[0, 0\] is -2; -1 to"),
-        ({"node_ids": np.array(["a"])}, r"node_ids has shape \(1,\)"),
-    ],
-)
-def test_a_sequence_that_is_cut_is_checked(changed, words):
-    right = {"src": vector(0, 1), "dst": vector(1, 0), "interval": vector(0, 1), "num_intervals": 2, "num_nodes": 2}
-    IntervalEdges(**right, features=np.zeros((2, 2, 3), np.float32), classes=np.zeros(2, np.int16)).stream()
-    with pytest.raises(DataError, match=words):
-        IntervalEdges(**{**right, **changed}).stream()
 
 
 @pytest.mark.parametrize(
@@ -728,26 +687,16 @@ def test_an_npz_that_announces_more_than_it_has_takes_no_memory():
 # the real files
 
 
-@pytest.mark.parametrize(
-    ("file", "parse", "rows", "nodes", "pairs", "self_loops"),
-    [
-        ("CollegeMsg.txt.gz", snap.parse_snap_text, 59_835, 1_899, 20_296, 0),
-        ("email-Eu-core-temporal.txt.gz", snap.parse_snap_text, 332_334, 986, 24_929, 0),
-        ("sx-mathoverflow.txt.gz", snap.parse_snap_text, 506_550, 24_818, 239_978, 116_109),
-        ("soc-sign-bitcoinotc.csv.gz", snap.parse_snap_csv, 35_592, 5_881, 35_592, 0),
-        ("soc-sign-bitcoinalpha.csv.gz", snap.parse_snap_csv, 24_186, 3_783, 24_186, 0),
-        ("fb-forum.edges.gz", snap.parse_network_repository, 33_720, 899, 7_089, 34),
-        ("ia-enron-employees.edges.gz", snap.parse_network_repository, 50_572, 151, 2_235, 3_484),
-        ("jodie-wikipedia-nofeatures.csv.gz", temporal.parse_jodie, 157_474, 9_227, 18_257, 0),
-    ],
-)
-def test_real_files_have_their_published_counts(real_data, file, parse, rows, nodes, pairs, self_loops):
-    data = gzip.decompress((real_data / file).read_bytes())
-    table = parse(data, file)
-    assert (len(table.src), vertices(table), directed_pairs(table)) == (rows, nodes, pairs)
-    assert (table.src == table.dst).sum() == self_loops
-    if rows > 100_000:
-        assert any(rows / seconds_of(parse, data, file) > ROWS_A_SECOND for _ in range(4))
+def test_half_a_million_rows_are_read_in_two_seconds(real_data):
+    data = gzip.decompress((real_data / "sx-mathoverflow.txt.gz").read_bytes())
+
+    def rows_a_second() -> float:
+        start = time.perf_counter()
+        table = snap.parse_snap_text(data, "sx-mathoverflow.txt")
+        assert (table.src == table.dst).sum() == 116_109  # self loops, which its publisher counts
+        return len(table.src) / (time.perf_counter() - start)
+
+    assert any(rows_a_second() > 250_000 for _ in range(4))  # half of what is asked for: test machines are busy
 
 
 def test_real_ratings_keep_their_sign_and_fractions(real_data):

@@ -82,17 +82,6 @@ def test_a_killed_writer_leaves_nothing_in_place_and_its_draft_goes_next_time(tm
     assert sorted(path.name for path in tmp_path.iterdir()) == ["g", "g.other"]
 
 
-def test_an_error_while_streaming_leaves_nothing(tmp_path):
-    def broken():
-        yield from make_stream(3, 50, 200).make()
-        raise ValueError("no more")
-
-    stream = IntervalStream(num_intervals=9, num_nodes=50, weighted=False, make=broken)
-    with pytest.raises(ValueError, match="no more"):
-        build(stream, into=tmp_path / "g")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_graph_in_place_stays_until_the_new_one_is_whole(tmp_path):
     first = build(make_stream(5, 50, 200), into=tmp_path / "g")
     features = first.features.copy()
@@ -153,28 +142,6 @@ def test_loading_reads_no_page_of_the_arrays(tmp_path):
     )
     assert touched == 0
     assert after * 1024 > sizes / 4  # and the measure sees pages that are read
-
-
-@pytest.mark.slow
-def test_mathoverflow_with_long_lives_fits_in_a_gibibyte(real_data, tmp_path):
-    snapshots, peak = output(
-        f"""
-        import gzip, pyarrow.csv as csv
-        from dtdg_lab.graphs import cut_edges
-        names = csv.ReadOptions(column_names=["src", "dst", "time"])
-        with gzip.open(sys.argv[1]) as file:
-            table = csv.read_csv(file, names, csv.ParseOptions(delimiter=" "))
-        edges = cut_edges(*(table[name].to_numpy() for name in names.column_names), cut=600)
-        del table
-        graph = build_graph(edges, name="x", source="a test", edge_life=31, into=Path(sys.argv[2]) / "g")
-        print(graph.num_snapshots)
-        {PEAK}
-        """,
-        real_data / "sx-mathoverflow.txt.gz",
-        tmp_path,
-    )
-    assert int(snapshots) == 600 - 31
-    assert int(peak) < 512
 
 
 def test_a_growing_array_is_a_npy_file_of_its_final_length(tmp_path):

@@ -7,17 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtdg_lab.graphs.snapshot import EdgeSet, Snapshot
+from dtdg_lab.graphs.snapshot import EdgeSet
 from dtdg_lab.tasks.link_samples import NO_VERTEX, link_samples, ranking_candidates
+from tests.factories import snapshot_of
 
 Pairs = set[tuple[int, int]]
-
-
-def snapshot_of(pairs: Pairs, num_nodes: int) -> Snapshot:
-    """The snapshot that holds these (source, target) pairs."""
-    rows = [sorted(src for src, dst in pairs if dst == v) for v in range(num_nodes)]
-    indptr = np.cumsum([0, *map(len, rows)], dtype=np.int64)
-    return Snapshot(indptr, np.array([src for row in rows for src in row], dtype=np.int32))
 
 
 def random_pairs(num_nodes: int, count: int, seed: int) -> Pairs:

@@ -143,3 +143,19 @@ def two_groups(size: int = 12) -> DynamicGraph:
     near = [(u, v) for u in range(size) for v in range(u)]
     edges = [*near, *((u + size, v + size) for u, v in near), (0, size)]
     return graph_of(2 * size, [edges, edges[::2]], name="two groups")
+
+
+def edges_by_snapshot(graph: DynamicGraph) -> list[list[tuple[Any, Any, float]]]:
+    """Return (source id, target id, weight) of each snapshot, and of what only the last label counts."""
+    ids = graph.node_ids if graph.node_ids is not None else np.arange(graph.num_nodes)
+    return [
+        sorted(
+            zip(
+                ids[snapshot.indices].tolist(),
+                ids[snapshot.rows()].tolist(),
+                [1] * snapshot.num_edges if snapshot.weights is None else snapshot.weights.tolist(),
+                strict=True,
+            )
+        )
+        for snapshot in (*graph.snapshots, *graph.extra_following)
+    ]

@@ -390,10 +390,7 @@ class TakesNoOutputs(SmoothedGCN):
     ("make", "said"),
     [
         (LooksAtValues, "with some values and .* Let what it pulls depend on sizes and options only"),
-        (
-            TakesNoOutputs,
-            r"TakesNoOutputs\(8, 32, 2\) .*raised TypeError: .*outputs.* constructor takes features",
-        ),
+        (TakesNoOutputs, r"TakesNoOutputs\(8, 32, 2\) .*raised TypeError: .*outputs.* constructor takes features"),
     ],
 )
 def test_a_model_that_no_system_could_train_is_not_registered(make: Any, said: str) -> None:

@@ -161,7 +161,14 @@ def test_a_file_that_cannot_be_read_is_said(tmp_path):
     assert "No such file" in refused(tmp_path / "gone.zip", "gone.zip")
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lambda data: samples.zipped({"x": data})])
+@pytest.mark.parametrize(
+    "pack",
+    [
+        gzip.compress,
+        bz2.compress,
+        *(lambda data, pack=pack: pack({"x": data}) for pack in (samples.zipped, samples.tarred)),
+    ],
+)
 def test_bombs_are_refused_before_they_fill_memory(pack, monkeypatch):
     monkeypatch.setattr(archives, "_FREE_BYTES", 1 << 20)
     data = pack(bytes(32 << 20))
@@ -171,11 +178,6 @@ def test_bombs_are_refused_before_they_fill_memory(pack, monkeypatch):
     assert time.perf_counter() - start < 5
     fits = pack(bytes(1 << 19))
     assert [len(text) for text in ArchiveMembers(fits, "tiny").values()] == [1 << 19]
-
-
-def test_a_tar_bomb_is_refused(monkeypatch):
-    monkeypatch.setattr(archives, "_FREE_BYTES", 1 << 20)
-    assert "unpacks to more than" in refused(samples.tarred({"x": bytes(32 << 20)}))
 
 
 def test_members_larger_than_the_limit_are_refused():

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import io
 import lzma
-import tarfile
-import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +15,7 @@ import pytest
 from dtdg_lab.core.errors import ConfigError, DataError, LabError
 from dtdg_lab.datasets import from_csv, from_edges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from tests.format_samples import tarred, zipped
 
 CSV = b"1,2,0\n2,3,1\n3,1,2\n1,2,3\n"
 TABS = CSV.replace(b",", b"\t")
@@ -32,29 +29,11 @@ def read(folder: Path, data: bytes, *, file_name: str = "mine.csv", **options: o
     return from_csv(path, **({} if "interval" in options else {"cut": 4}), **options)
 
 
-def zipped(members: Mapping[str, bytes]) -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return file.getvalue()
-
-
 def patched(archive: bytes, offset: int, value: int) -> bytes:
     """Return a zip of one member with another byte at an offset of its local header, and in the directory."""
     changed, directory = bytearray(archive), archive.index(b"PK\x01\x02")
     changed[offset], changed[directory + offset + 2] = value, value
     return bytes(changed)
-
-
-def tarred(members: Mapping[str, bytes], packer: str) -> bytes:
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode=f"w:{packer}") as archive:
-        for name, content in members.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
-    return file.getvalue()
 
 
 def packed(codec: str) -> bytes:
@@ -100,7 +79,7 @@ def test_comments_quotes_and_heads_leave_the_rows(tmp_path, data, options):
             zipped({"README.md": b"-", "a/edges.csv": CSV, "__MACOSX/._edges.csv": b"-", "a/.DS_Store": b"-"}),
         ),
         ("mine.zip", zipped({"LICENSE": b"-", "edges.csv.gz": gzip.compress(CSV)})),
-        ("mine.tar.xz", tarred({"x/README.x": b"-", "x/meta.x": b"-", "x/out.x": b"% asym\n" + CSV}, "xz")),
+        ("mine.tar.xz", tarred({"x/README.x": b"-", "x/meta.x": b"-", "x/out.x": b"% asym\n" + CSV}, lzma.compress)),
     ],
 )
 def test_packed_files_and_archives_with_one_table(tmp_path, file_name, data):

@@ -23,7 +23,6 @@ from dtdg_lab.graphs.snapshot import edge_keys, sources, targets
 from tests.thinning import thinned
 
 ROOT = Path(__file__).resolve().parents[3]
-EVERY = (GROWING, UNIFORM, POWERLAW, COMMUNITIES, TRANSACTIONS)
 SMALL = {"seed": 0, "nodes": 600, "edges": 3000, "snapshots": 20}
 
 
@@ -71,21 +70,6 @@ def test_growing_has_noise_renewal_and_popular_vertices():
     in_degrees = np.sort(np.bincount(targets(keys[-1]), minlength=nodes))[::-1]
     expected = np.arange(1, nodes + 1) ** -0.6
     assert in_degrees[:50].sum() / in_degrees.sum() == pytest.approx(expected[:50].sum() / expected.sum(), rel=0.15)
-
-
-def test_other_curves_than_the_line():
-    def counts(curve, growth):
-        stream = GROWING.generate(
-            seed=5, nodes=2000, edges=20_000, snapshots=101, growth=growth, growth_curve=curve, churn=1.0
-        )
-        return np.array([snapshot.num_edges for snapshot in stream.make()]) / 20_000
-
-    exponential, logistic = counts("exponential", 20.0), counts("logistic", 20.0)
-    np.testing.assert_allclose(exponential, 20.0 ** np.linspace(-1, 0, 101), rtol=0.16)
-    assert 0.2 < exponential[45:56].mean() < 0.25  # 1 / sqrt(20)
-    assert 0.48 < logistic[45:56].mean() < 0.57  # (1 + 1/20) / 2
-    assert logistic[:10].mean() < 0.07
-    assert logistic[-10:].mean() > 0.96
 
 
 # uniform
@@ -150,13 +134,6 @@ def test_powerlaw_is_the_family_of_the_benchmark_workloads():
 
     np.testing.assert_allclose(figures(ours), figures(theirs), rtol=0.06)
     assert {len(each) for each in ours} == {len(each) for each in theirs} == {edges}
-
-
-def test_nothing_or_everything_is_renewed():
-    still = [edge_keys(snapshot).tolist() for snapshot in generated(POWERLAW, churn=0.0).make()]
-    assert all(each == still[0] for each in still)
-    fresh = [edge_keys(snapshot) for snapshot in generated(POWERLAW, churn=1.0, zipf=0.0).make()]
-    assert max(len(np.intersect1d(a, b)) for a, b in itertools.pairwise(fresh)) < 60  # 25 by chance
 
 
 # communities
@@ -365,33 +342,6 @@ def test_a_long_sequence_needs_the_memory_of_a_snapshot(stream):
     assert grown < 40 * 2**20
 
 
-_BUILD = """
-import sys
-from dtdg_lab.core.units import peak_rss_bytes as peak
-from pathlib import Path
-from dtdg_lab.datasets.generators.synthetic import POWERLAW
-from dtdg_lab.graphs.build import build_graph
-
-before = peak()
-stream = POWERLAW.generate(seed=0, nodes=5_000, edges=200_000, snapshots=150)
-graph = build_graph(stream, name="long", source="a test", into=Path(sys.argv[1]))
-print(graph.num_snapshots, peak() - before)
-"""
-
-
-@pytest.mark.slow
-def test_a_long_sequence_is_built_into_files_without_holding_it(tmp_path):
-    """30 million edges: 120 MB of sources in files, made by a process that may grow by 60 MB."""
-    folder = tmp_path / "graph"
-    done = subprocess.run(
-        [sys.executable, "-c", _BUILD, str(folder)], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    snapshots, grown = map(int, done.stdout.split())
-    assert snapshots == 149
-    assert sum(file.stat().st_size for file in folder.rglob("*")) > 120 * 10**6
-    assert grown < 60 * 2**20
-
-
 # refusals
 
 
@@ -444,11 +394,3 @@ def test_whole_numbers_of_any_type_are_taken():
 def test_what_edge_deletion_refuses(settings):
     with pytest.raises(ConfigError, match=next(iter(settings))):
         grow(table_of(), **{"seed": 0, "snapshots": 9, "growth": 2.0, **settings})
-
-
-def test_definitions_say_what_they_are():
-    assert [definition.name for definition in EVERY] == ["growing", "uniform", "powerlaw", "sbm", "transactions"]
-    for definition in EVERY:
-        assert definition.version >= 1
-        assert "generated" in definition.licence
-        assert definition.cite

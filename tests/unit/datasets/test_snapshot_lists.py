@@ -19,22 +19,7 @@ import dtdg_lab as lab
 from dtdg_lab.core.errors import ConfigError, DataError, NotAvailableError
 from dtdg_lab.datasets.snapshot_lists import from_dgl, from_snapshots
 from dtdg_lab.graphs.snapshot import repeats
-
-
-def edges_of(graph: lab.DynamicGraph) -> list[list[tuple[Any, Any, float]]]:
-    """(source id, target id, weight) of every snapshot, those that only the last label counts included."""
-    ids = graph.node_ids if graph.node_ids is not None else np.arange(graph.num_nodes)
-    return [
-        sorted(
-            zip(
-                ids[snapshot.indices].tolist(),
-                ids[snapshot.rows()].tolist(),
-                [1] * snapshot.num_edges if snapshot.weights is None else snapshot.weights.tolist(),
-                strict=True,
-            )
-        )
-        for snapshot in (*graph.snapshots, *graph.extra_following)
-    ]
+from tests.factories import edges_by_snapshot
 
 
 class Data:
@@ -87,7 +72,7 @@ def test_pyg_data_with_features_and_float_targets(pyg: type) -> None:
     x, y = torch.rand(4, 3, 2, generator=draws), torch.rand(4, 3, generator=draws)
     data = [pyg(x=x[t], edge_index=index(*edges), y=y[t]) for t, edges in enumerate(EDGES)]
     graph = from_snapshots(data)
-    assert edges_of(graph) == PLAIN
+    assert edges_by_snapshot(graph) == PLAIN
     np.testing.assert_array_equal(graph.features, x)
     np.testing.assert_array_equal(graph.targets, y)
     np.testing.assert_array_equal(graph.persistence[1:], y[:-1])
@@ -113,8 +98,8 @@ def test_whole_numbers_in_y_are_classes_and_may_be_targets_by_name(pyg: type) ->
 @pytest.mark.parametrize("name", ["edge_weight", "edge_attr"])
 def test_pyg_weights_are_one_number_for_each_edge(pyg: type, name: str) -> None:
     data = [pyg(edge_index=index((0, 1), (1, 0)), **{name: torch.tensor([[2.0], [3.0]])}) for _ in range(3)]
-    assert edges_of(from_snapshots(data)) == [[(0, 1, 2), (1, 0, 3)]] * 3
-    assert edges_of(from_snapshots(data, weight=None)) == [[(0, 1, 1), (1, 0, 1)]] * 3
+    assert edges_by_snapshot(from_snapshots(data)) == [[(0, 1, 2), (1, 0, 3)]] * 3
+    assert edges_by_snapshot(from_snapshots(data, weight=None)) == [[(0, 1, 1), (1, 0, 1)]] * 3
 
 
 def test_nodes_by_position_are_as_many_as_the_largest_snapshot_has(pyg: type) -> None:
@@ -123,7 +108,7 @@ def test_nodes_by_position_are_as_many_as_the_largest_snapshot_has(pyg: type) ->
     assert graph.num_nodes == 6 and graph.node_ids is None
     assert from_snapshots(data, features=np.eye(6)).static_features
     named = from_snapshots(data, nodes=list("fedcba"))
-    assert edges_of(named)[0] == [("f", "e", 1)] and named.num_nodes == 6
+    assert edges_by_snapshot(named)[0] == [("f", "e", 1)] and named.num_nodes == 6
     assert from_snapshots(data, nodes=range(10)).num_nodes == from_snapshots(data, nodes=10).num_nodes == 10
     assert from_snapshots([pyg(edge_index=index((0, 1)), y=torch.rand(5))] * 2).num_nodes == 5
     growing = [pyg(x=torch.eye(4)[:count], edge_index=index((0, 1))) for count in (2, 4, 3)]
@@ -132,7 +117,7 @@ def test_nodes_by_position_are_as_many_as_the_largest_snapshot_has(pyg: type) ->
 
 def test_a_snapshot_without_edges_needs_no_weights(pyg: type) -> None:
     data = [pyg(edge_index=index((0, 1)), edge_weight=torch.ones(1), num_nodes=3), pyg(edge_index=index(), num_nodes=3)]
-    assert [len(edges) for edges in edges_of(from_snapshots(data))] == [1, 0]
+    assert [len(edges) for edges in edges_by_snapshot(from_snapshots(data))] == [1, 0]
 
 
 class Signal:
@@ -173,16 +158,18 @@ def test_networkx_nodes_come_and_go_and_isolates_stay() -> None:
     second.add_nodes_from(["dan", "ann"])
     graph = from_snapshots([first, second, third])
     assert graph.node_ids is not None and graph.node_ids.tolist() == ["ann", "bob", "dan", "eve"]
-    assert edges_of(graph) == [[("ann", "bob", 1)], [], [("eve", "ann", 1)]]
+    assert edges_by_snapshot(graph) == [[("ann", "bob", 1)], [], [("eve", "ann", 1)]]
     more = from_snapshots([first, second, third], nodes=["zoe", "eve", "dan", "bob", "ann"])
-    assert more.node_ids is not None and more.node_ids[0] == "zoe" and edges_of(more) == edges_of(graph)
+    assert (
+        more.node_ids is not None and more.node_ids[0] == "zoe" and edges_by_snapshot(more) == edges_by_snapshot(graph)
+    )
 
 
 def test_an_undirected_edge_counts_in_both_directions_and_a_loop_once() -> None:
     graph = nx.Graph()
     graph.add_edge(0, 1, weight=2)
     graph.add_edge(1, 1, weight=5)
-    assert edges_of(from_snapshots([graph] * 3))[0] == [(0, 1, 2), (1, 0, 2), (1, 1, 5)]
+    assert edges_by_snapshot(from_snapshots([graph] * 3))[0] == [(0, 1, 2), (1, 0, 2), (1, 1, 5)]
     assert not from_snapshots([graph] * 3, weight=None).weighted
 
 
@@ -190,8 +177,8 @@ def test_parallel_edges_are_merged_and_their_weights_summed() -> None:
     graph = nx.MultiDiGraph()
     graph.add_edge("a", "b", key="calls", weight=2.0)
     graph.add_edge("a", "b", key="mails", weight=3.0)
-    assert edges_of(from_snapshots([graph] * 3))[0] == [("a", "b", 5)]
-    assert edges_of(from_snapshots([graph] * 3, weight=None))[0] == [("a", "b", 1)]
+    assert edges_by_snapshot(from_snapshots([graph] * 3))[0] == [("a", "b", 5)]
+    assert edges_by_snapshot(from_snapshots([graph] * 3, weight=None))[0] == [("a", "b", 1)]
 
 
 def test_names_of_any_type_become_text_unless_all_are_whole_numbers() -> None:
@@ -231,23 +218,23 @@ def matrices() -> list[np.ndarray]:
 )
 def test_matrices_have_an_edge_from_row_to_column(form: Any) -> None:
     graph = from_snapshots([form(matrix) for matrix in matrices()])
-    assert edges_of(graph) == PLAIN and not graph.weighted
+    assert edges_by_snapshot(graph) == PLAIN and not graph.weighted
     heavy = from_snapshots([form(2 * matrix) for matrix in matrices()])
-    assert edges_of(heavy)[1] == [(2, 0, 2)]
+    assert edges_by_snapshot(heavy)[1] == [(2, 0, 2)]
     assert not from_snapshots([form(2 * matrix) for matrix in matrices()], weight=None).weighted
 
 
 def test_entries_of_a_sparse_matrix_are_those_of_the_dense_one() -> None:
     matrix = sp.coo_array(([1.0, 1.0, 0.0], ([0, 0, 2], [1, 1, 0])), shape=(3, 3))
-    assert edges_of(from_snapshots([matrix] * 3)) == edges_of(from_snapshots([matrix.toarray()] * 3))
-    assert edges_of(from_snapshots([matrix] * 3))[0] == [(0, 1, 2)]
+    assert edges_by_snapshot(from_snapshots([matrix] * 3)) == edges_by_snapshot(from_snapshots([matrix.toarray()] * 3))
+    assert edges_by_snapshot(from_snapshots([matrix] * 3))[0] == [(0, 1, 2)]
     assert matrix.nnz == 3
 
 
 @pytest.mark.parametrize("form", [lambda tensor: tensor, lambda tensor: tensor.numpy()], ids=["tensors", "arrays"])
 def test_arrays_of_edges(form: Any) -> None:
     graph = from_snapshots([form(index(*edges)) for edges in EDGES])
-    assert edges_of(graph) == PLAIN
+    assert edges_by_snapshot(graph) == PLAIN
     targets = np.arange(12).reshape(4, 3)
     assert (
         from_snapshots([form(index(*edges)) for edges in EDGES], targets=targets).targets.tolist() == targets.tolist()
@@ -255,7 +242,7 @@ def test_arrays_of_edges(form: Any) -> None:
 
 
 def test_an_array_of_matrices_is_a_list_of_them() -> None:
-    assert edges_of(from_snapshots(np.stack(matrices()))) == PLAIN
+    assert edges_by_snapshot(from_snapshots(np.stack(matrices()))) == PLAIN
 
 
 # what cannot be read
@@ -391,7 +378,7 @@ def dgl_list(**changed: Graph) -> list[Graph]:
 
 def test_a_list_of_dgl_graphs() -> None:
     graph = from_dgl(dgl_list(), labels="label", weight="w")
-    assert edges_of(graph) == [[(0, 1, 1), (1, 2, 2)], [(2, 0, 3)], [], [(0, 2, 4)]]
+    assert edges_by_snapshot(graph) == [[(0, 1, 1), (1, 2, 2)], [(2, 0, 3)], [], [(0, 2, 4)]]
     np.testing.assert_array_equal(graph.features, np.stack([np.eye(3), np.eye(3) * 2, np.eye(3) * 3]))
     assert graph.classes is not None and graph.classes.tolist() == [[0, 1, 1]] * 3
     assert graph.source == "4 DGL graphs (4 edges, weights from w, features from feat, classes from label)"
@@ -416,7 +403,7 @@ def test_real_dgl_graphs() -> None:
         graph.edata["w"] = torch.tensor([[2.0]])
         graphs.append(graph)
     for built in (from_dgl(graphs, weight="w"), from_snapshots(graphs)):
-        assert edges_of(built) == [[(0, 1, 2)], [(1, 2, 2)], [(2, 0, 2)]]
+        assert edges_by_snapshot(built) == [[(0, 1, 2)], [(1, 2, 2)], [(2, 0, 2)]]
         assert built.features[1].tolist() == [[1, 1]] * 3
     hetero = dgl.heterograph({("a", "to", "b"): ([0], [1]), ("b", "to", "a"): ([0], [1])})
     for build in (from_dgl, from_snapshots):
@@ -432,16 +419,6 @@ def test_real_dgl_graphs() -> None:
         ([*dgl_list(), 5], {}, r"graphs\[4\] is a int; it can be one of: DGL graphs\."),
         (dgl_list(), {"features": "x"}, r"graphs\[0\] has no node attribute 'x' for features; it has feat, label"),
         (dgl_list(last=Graph([0], [1])), {}, r"graphs\[3\] has no node attribute 'feat' for features; it has none"),
-        (dgl_list(last=Graph([0], [1], ndata={"feat": np.eye(3)[:, :2]})), {}, "have the shapes"),
-        (dgl_list(last=Graph([0], [1], 4, ndata={"feat": np.eye(4)[:, :3]})), {}, r"graphs\[0\] has 3 of 4 nodes"),
-        (dgl_list(last=Graph([0], [5], ndata={"feat": np.eye(3)})), {}, r"graphs\[3\] has an edge of node 5"),
-        (dgl_list(last=Graph([0], [1], ndata={"feat": np.eye(3) * np.nan})), {}, "finite"),
-        (
-            dgl_list(last=Graph([0], [1], edata={"w": np.array([-1.0])})),
-            {"features": None, "weight": "w"},
-            "at least 0",
-        ),
-        (dgl_list(), {"labels": [0, 1]}, r"labels have shape \(2,\)"),
         (dgl_list(), {"edge_life": 0}, "edge_life=0 is out of range"),
     ],
 )

@@ -15,18 +15,17 @@ from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.partition.measures import measure, remote_rows
 from dtdg_lab.partition.neighbourhoods import hop_distance, outside, transposed, union_of, within_hops
 from dtdg_lab.partition.volume import predicted_bytes
+from tests.factories import snapshot_of_matrix
 
 WAYS = (("in",), ("out",), ("in", "out"))
 
 
 def snapshot_of(edges, vertices, weighted):
-    """A snapshot of edges (u, v), u into v."""
+    """A snapshot of edges (u, v), u into v; each has another weight."""
     dense = np.zeros((vertices, vertices), np.float32)
     for u, v in edges:
         dense[v, u] = 1 + u + vertices * v
-    rows, sources = np.nonzero(dense)
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=vertices))]).astype(np.int64)
-    return Snapshot(indptr, sources.astype(np.int32), dense[rows, sources] if weighted else None)
+    return snapshot_of_matrix(dense, weighted=weighted)
 
 
 @st.composite

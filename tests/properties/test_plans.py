@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -119,17 +117,3 @@ BROKEN = [np.array([], int), np.array([[0]]), np.array([-1]), np.array([5]), np.
 def test_broken_groups_are_refused(start: np.ndarray) -> None:
     with pytest.raises(PlanError):
         SnapshotGroups(start, np.array([5]))
-
-
-@given(st.integers(1, 40), st.integers(1, 8), st.integers(1, 4))
-def test_both_schedulers_place_every_group_once(groups: int, parts: int, each: int) -> None:
-    from dtdg_lab.systems.snapshot_groups.schedulers.heuristics import schedule_round_robin as round_robin
-    from dtdg_lab.systems.snapshot_groups.schedulers.longest_first import schedule_longest_first as longest_first
-
-    times_s = np.arange(1.0, groups + 1.0)
-    for make in (round_robin, longest_first):
-        plan = make(times_s, parts, per_rank=each)
-        placed = itertools.chain.from_iterable(part for row in plan.assignment for part in row)
-        assert sorted(placed) == list(range(groups))
-        assert plan.parts == parts
-        assert all(len(part) <= each for row in plan.assignment for part in row)

@@ -55,15 +55,6 @@ def test_longest_first_is_never_slower_than_round_robin_when_graphs_grow(
     assert even.makespan_s(grown) <= eager.makespan_s(grown) * (1 + 1e-12)
 
 
-@given(times | counts, parts)
-def test_with_one_group_a_part_it_is_the_best_there_is(times_s: Any, parts: int) -> None:
-    """The sum of the maxima of blocks of P is least when blocks are cut from the sorted times."""
-    ordered = np.sort(times_s)[::-1]
-    assert longest_first.schedule_longest_first(times_s, parts, per_rank=1).makespan_s(times_s) == pytest.approx(
-        ordered[::parts].sum()
-    )
-
-
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=7).map(lambda v: np.array(v, float)), st.integers(1, 3))
 def test_graham_s_bound_holds_where_all_groups_fit_one_iteration(times_s: Any, parts: int) -> None:
     """LPT <= (4/3 - 1/(3m)) OPT (Graham 1969), with room for all groups on a part so that the rule is plain LPT."""

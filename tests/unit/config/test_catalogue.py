@@ -106,100 +106,28 @@ def test_protocols_leave_something_on_every_side(protocol: Protocol) -> None:
     assert protocol.meaning
 
 
-def test_protocols_differ() -> None:
-    facts = [
-        (
-            one.train_share,
-            one.validation_share,
-            one.test_snapshots,
-            one.purge,
-            one.state,
-            one.strict_label,
-            dict(one.settings),
-        )
-        for one in PROTOCOLS.values()
-    ]
-    assert all(one != other for i, one in enumerate(facts) for other in facts[:i])
-
-
+CUT = {"features": "degrees", "drop_first": True, "min_edges": 51}
+LINKS = {"drop_partial": True, "task": "link", "negatives": 1}
+NORM = {"norm": "in", "self_loops": True}
 PRESETS = {  # as FIELD.md 3.2 to 3.4 has them: train share, validation share, test snapshots, state, settings
-    "flare-2026": (
-        0.4,
-        0.0,
-        0,
-        "warm",
-        {"features": "degrees", "drop_first": True, "min_edges": 51, "norm": "in_out", "self_loops": False},
-    ),
-    "dynahb-2024": (
-        0.4,
-        0.0,
-        0,
-        "cold",
-        {"features": "degrees", "drop_first": True, "min_edges": 51, "norm": "in", "self_loops": True},
-    ),
+    "flare-2026": (0.4, 0.0, 0, "warm", {**CUT, "norm": "in_out", "self_loops": False}),
+    "dynahb-2024": (0.4, 0.0, 0, "cold", {**CUT, **NORM}),
     "esdg-2021": (
-        0.4,
-        0.0,
-        1,
-        "warm",
-        {
-            "features": "degrees",
-            "drop_partial": True,
-            "task": "link",
-            "link_share": 0.1,
-            "negatives": 1,
-            "link_head": "concat",
-            "norm": "in",
-            "self_loops": True,
-        },
+        *(0.4, 0.0, 1, "warm"),
+        {**LINKS, **NORM, "features": "degrees", "link_share": 0.1, "link_head": "concat"},
     ),
     "evolvegcn-2020": (
-        0.8,
-        0.125,
-        0,
-        "warm",
-        {
-            "features": "one_hot_degree",
-            "drop_partial": True,
-            "task": "link",
-            "link_share": 1.0,
-            "negatives": 100,
-            "ranking_negatives": 1000,
-            "link_head": "concat",
-            "norm": "in",
-            "self_loops": True,
-        },
+        *(0.8, 0.125, 0, "warm"),
+        {**LINKS, **NORM, "features": "one_hot_degree", "link_share": 1.0, "link_head": "concat"}
+        | {"negatives": 100, "ranking_negatives": 1000},
     ),
     "roland-2022": (
-        0.8,
-        0.125,
-        0,
-        "warm",
-        {
-            "features": "constant",
-            "drop_partial": True,
-            "task": "link",
-            "link_share": 1.0,
-            "negatives": 1,
-            "ranking_negatives": 1000,
-            "link_head": "dot",
-            "norm": "in",
-            "self_loops": True,
-        },
+        *(0.8, 0.125, 0, "warm"),
+        {**LINKS, **NORM, "features": "constant", "link_share": 1.0, "link_head": "dot", "ranking_negatives": 1000},
     ),
     "tgb": (
-        0.85,
-        15 / 85,
-        0,
-        "warm",
-        {
-            "drop_partial": True,
-            "task": "link",
-            "link_share": 1.0,
-            "negatives": 1,
-            "ranking_negatives": 100,
-            "link_head": "dot",
-        },
+        *(0.85, 15 / 85, 0, "warm"),
+        {**LINKS, "link_share": 1.0, "link_head": "dot", "ranking_negatives": 100},
     ),
 }
 

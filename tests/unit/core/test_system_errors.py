@@ -17,16 +17,14 @@ import torch
 from dtdg_lab.cluster import local
 from dtdg_lab.cluster.local import train
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.core.errors import DataError, RunFailedError, RunStoreError
+from dtdg_lab.core.errors import DataError, RunFailedError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.system_errors import error_text, explain, is_refusal, reading, system_errno
 from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.storage import META, read
-from dtdg_lab.partition.base import load_partition, save_partition
-from dtdg_lab.runs.checkpoints import kept_checkpoints
+from dtdg_lab.graphs.storage import META
+from dtdg_lab.partition.base import save_partition
 from dtdg_lab.runs.stored_run import open_run
-from dtdg_lab.training.checkpoint import Checkpoint
 from tests.restricted import AS_NOBODY, limit, needs_root, open_folder, said
 
 __all__ = ["open_folder"]  # a fixture
@@ -91,20 +89,6 @@ def test_little_memory_is_told_with_its_size(open_folder: Path) -> None:
     assert "Cannot allocate memory" in message and "4.0 GiB (ulimit -v)" in message and "are available" in message
 
 
-@pytest.mark.parametrize("mmap", [True, False])
-def test_a_graph_that_is_cut_short_is_damaged(stored: Path, mmap: bool) -> None:
-    os.truncate(stored / "indices.npy", 200)
-    with pytest.raises(DataError, match=r"damaged .*Delete the folder and make the graph again") as caught:
-        read(stored, mmap=mmap)
-    assert not is_refusal(caught.value)
-
-
-def test_a_graph_that_lacks_an_array_is_damaged(stored: Path) -> None:
-    (stored / "indices.npy").unlink()
-    with pytest.raises(DataError, match=r"damaged .*indices\.npy.*Delete the folder"):
-        DynamicGraph.load(stored)
-
-
 @needs_root
 def test_a_run_of_another_account_is_not_called_damaged(open_folder: Path) -> None:
     run = train(RunConfig(system="single", dataset="growing", epochs=1), runs_dir=open_folder, progress=False)
@@ -154,18 +138,6 @@ def test_a_data_file_of_another_account_is_not_to_be_fetched_again(open_folder: 
     code = "from dtdg_lab.datasets.archives import content\nfrom pathlib import Path\n"
     message = said(f"{code}{AS_NOBODY}content(Path(sys.argv[1]))", file)
     assert is_told_as_it_is(message) and f"{file} belongs to root" in message
-
-
-def test_a_damaged_checkpoint_is_told_by_its_content(tmp_path: Path) -> None:
-    (tmp_path / "last.pt").write_bytes(b"PK\x03\x04 and nothing more")
-    with pytest.raises(RunStoreError, match="not a readable checkpoint"):
-        Checkpoint.load(tmp_path / "last.pt")
-    assert kept_checkpoints(tmp_path) == ()
-
-
-def test_a_partition_that_is_not_there_is_not_called_damaged(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="there is no file"):
-        load_partition(tmp_path / "p.npz")
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,6 @@ from dtdg_lab.datasets import from_edges
 from dtdg_lab.graphs.intervals import cut_edges
 
 
-def test_a_float_interval_parts_a_regular_grid_evenly():
-    graph = from_edges([0] * 100, [1] * 100, np.arange(100) / 24, interval=1 / 24)
-    assert graph.num_edges.tolist() == [1] * 99
-
-
 @given(st.integers(1, 90_000), st.integers(2, 400), st.sampled_from([0.0, -3.5, 1e4, 1.7e9]), st.booleans())
 def test_every_grid_of_floats_is_cut_on_its_points(parts, count, first, by_length):
     times = first + np.arange(count) / parts

@@ -153,18 +153,6 @@ def test_index_arrays_are_used_in_place() -> None:
     assert Adjacency(indptr, indices, None).indices.data_ptr() == indices.ctypes.data
 
 
-@needs_dgl
-def test_both_backends_give_one_training_signal() -> None:
-    dense = _dense("random", False)
-    x = torch.randn(NODES, 8, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    results = [
-        _product(_adjacency(dense, False, name, torch.float64, None).multiply, x, torch.ones_like(x))
-        for name in ("dgl", "torch")
-    ]
-    for one, second in zip(*results, strict=True):
-        torch.testing.assert_close(one, second, rtol=1e-13, atol=1e-13)
-
-
 # which backend
 
 

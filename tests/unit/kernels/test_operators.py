@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import random
-
 import hypothesis
 import numpy as np
 import pytest
@@ -23,8 +20,9 @@ from dtdg_lab.kernels.operators import (
     SnapshotSource,
     edge_products,
 )
-from dtdg_lab.kernels.spmm import Adjacency, stacked, with_self, without_loops
+from dtdg_lab.kernels.spmm import Adjacency, stacked
 from tests.backends import backends, places
+from tests.factories import snapshot_of_matrix
 
 NODES = 13
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
@@ -45,10 +43,7 @@ def _weights(weighted: bool, *, seed: int = 3, share: float = 0.2) -> Tensor:
 
 
 def _snapshot(dense: Tensor, weighted: bool) -> Snapshot:
-    targets, sources = (index.numpy() for index in dense.nonzero(as_tuple=True))
-    indptr = np.concatenate([[0], np.cumsum((dense != 0).sum(1).numpy())])
-    weights = dense.numpy()[targets, sources].astype(np.float32) if weighted else None
-    return Snapshot(indptr.astype(np.int64), sources.astype(np.int32), weights)
+    return snapshot_of_matrix(dense.numpy(), weighted=weighted)
 
 
 def _operators(snapshot: Snapshot, rows: range, settings: OperatorSettings) -> Operators:
@@ -101,17 +96,6 @@ def test_a_kind_is_its_definition(
         torch.testing.assert_close(gradient.cpu().double(), matrix.T @ seed.cpu().double(), **close)
 
 
-def test_a_self_loop_counts_beside_the_identity() -> None:
-    """A + I, literally: a node with a loop and nothing else has A + I = 2 and D = 2, so the operator is 1 there."""
-    snapshot = Snapshot(np.array([0, 1, 1]), np.array([0], np.int32))
-    applied = (
-        _operators(snapshot, range(2), OperatorSettings(dtype=torch.float64))
-        .scaled("gcn")
-        .apply(torch.eye(2, dtype=torch.float64))
-    )
-    torch.testing.assert_close(applied, torch.eye(2, dtype=torch.float64))
-
-
 def test_flaredtdg_s_norm_by_hand() -> None:
     """Edges 0 -> 1 of weight 3, 0 -> 2 of weight 1, 2 -> 1 of weight 1: w / sqrt(in(v) out(u))."""
     snapshot = Snapshot(np.array([0, 0, 2, 3]), np.array([0, 2, 0], np.int32), np.array([3, 1, 1], np.float32))
@@ -157,26 +141,6 @@ def test_stacked_snapshots_are_each_by_itself(weighted: bool, kind: str) -> None
     for one, *inputs, mine in zip(alone, x, *scores, together.unflatten(0, (3, -1)), strict=True):
         torch.testing.assert_close(mine, pull(one, *inputs), rtol=1e-13, atol=1e-14)
     assert stacked(alone[:1]) is alone[0]
-
-
-# self edges
-
-
-@pytest.mark.parametrize("first", [0, 3])
-def test_loops_are_taken_out_and_vertices_put_in(first: int) -> None:
-    a = (_weights(False) != 0)[first:]
-    indptr = torch.cat([torch.zeros(1, dtype=torch.long), a.sum(1).cumsum(0)])
-    indices = a.nonzero()[:, 1]
-
-    def matrix(indptr: Tensor, indices: Tensor) -> Tensor:
-        rows = torch.repeat_interleave(torch.arange(len(indptr) - 1), indptr.diff())
-        return torch.zeros(len(indptr) - 1, NODES).index_put_((rows, indices), torch.ones(()), accumulate=True)
-
-    identity = torch.eye(NODES)[first:]
-    cut = without_loops(indptr, indices, first)
-    assert torch.equal(matrix(*cut), a.float() * (1 - identity))
-    assert torch.equal(matrix(*with_self(*cut, first)[:2]), a.float() * (1 - identity) + identity)
-    assert torch.equal(matrix(*with_self(indptr, indices, first)[:2]), a.float() + identity)
 
 
 # attention
@@ -265,16 +229,6 @@ def test_products_of_both_ends_are_those_of_gathered_rows(monkeypatch: pytest.Mo
     monkeypatch.setattr("dtdg_lab.kernels.operators._EDGES_AT_ONCE", at_once)
     monkeypatch.setattr(edges, "device", "elsewhere")
     torch.testing.assert_close(edge_products(edges, rows, x_rows, right), expected)
-
-
-def test_the_seeds_of_this_file_are_its_own() -> None:
-    """Nothing here draws from global generators."""
-    before = random.getstate()
-    state = torch.random.get_rng_state()
-    _random(3)
-    list(itertools.islice(_weights(True), 1))
-    assert random.getstate() == before
-    assert torch.equal(torch.random.get_rng_state(), state)
 
 
 # Edges that several snapshots share, aggregated once.

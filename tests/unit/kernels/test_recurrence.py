@@ -143,28 +143,11 @@ def test_nothing_given_is_changed_and_bits_repeat(gates: int) -> None:
 
 
 @pytest.mark.parametrize("gates", [3, 4], ids=["gru", "lstm"])
-def test_rows_never_mix(gates: int) -> None:
-    arguments = _given(gates, 2)
-    full = _fast(gates, arguments)[0]
-    some_rows = [arguments[0][:, 2:4], *(part[2:4] for part in arguments[1 : gates - 1]), *arguments[gates - 1 :]]
-    torch.testing.assert_close(_fast(gates, some_rows)[0], full[:, 2:4], rtol=1e-13, atol=1e-14)
-
-
-@pytest.mark.parametrize("gates", [3, 4], ids=["gru", "lstm"])
 def test_a_second_derivative_is_refused(gates: int) -> None:
     arguments = [part.requires_grad_() for part in _given(gates, 2)]
     (gradient,) = torch.autograd.grad(_fast(gates, arguments)[0].square().sum(), arguments[1], create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         gradient.sum().backward()
-
-
-def test_a_sequence_in_two_parts_is_the_whole() -> None:
-    fed, h, c, weights = _given(4, None)
-    full, last = lstm_sequence(fed, h, c, weights)
-    first, cell = lstm_sequence(fed[:2], h, c, weights)
-    second, end = lstm_sequence(fed[2:], first[-1], cell, weights)
-    torch.testing.assert_close(torch.cat([first, second]), full)
-    torch.testing.assert_close(end, last)
 
 
 def test_both_ways_of_feeding_are_tested() -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.models.base import DynamicModel, State, apply_weights, make_model, side_by_side, stack_layer
+from dtdg_lab.models.base import DynamicModel, State, make_model
 from dtdg_lab.models.dcrnn import DCRNN
 from dtdg_lab.models.evolvegcn import EvolveGCNH, EvolveGCNO
 from dtdg_lab.models.gcn_lstm import CDGCN, GATLSTM, MPNNLSTM, WDGCN
@@ -160,24 +160,3 @@ def test_a_layer_pulls_no_more_than_it_must(make: type[DynamicModel]) -> None:
 def test_options_that_make_no_model_are_refused(make: type[DynamicModel], options: dict[str, int], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         make_model(make, F, H, seed=0, **options)
-
-
-def test_one_weight_a_snapshot_is_applied_to_its_rows_only() -> None:
-    draw = torch.Generator().manual_seed(0)
-    x, weights = torch.randn(6, 3, generator=draw), torch.randn(2, 3, 4, generator=draw)
-    torch.testing.assert_close(apply_weights(x, weights), torch.cat([x[:3] @ weights[0], x[3:] @ weights[1]]))
-    torch.testing.assert_close(apply_weights(x, weights[0]), x @ weights[0])
-
-
-def test_gates_side_by_side_serve_by_one_product() -> None:
-    draw = torch.Generator().manual_seed(0)
-    x, gates = torch.randn(5, 3, generator=draw), torch.randn(4, 3, 2, generator=draw)
-    torch.testing.assert_close(x @ side_by_side(gates), torch.cat([x @ gate for gate in gates], dim=1))
-
-
-def test_stacking_takes_one_layer_of_every_state_and_the_rest_of_the_last() -> None:
-    states = [State(((torch.full((2, 2), i),), (torch.full((1,), -i),)), per_vertex=False) for i in (1.0, 2.0)]
-    stacked = stack_layer(states, 0)
-    assert stacked.layers[0][0].tolist() == [[[1, 1], [1, 1]], [[2, 2], [2, 2]]]
-    assert stacked.layers[1][0].tolist() == [-2]
-    assert not stacked.per_vertex

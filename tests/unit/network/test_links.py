@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.network.links import LinkState, format_links, links_of_ranks, parse_links
 
-EPOCHS = 30
-
 
 def test_a_text_sets_the_links_it_names() -> None:
     links = parse_links("1>0 delay=20 rate=25; 2 delay=5", 4)

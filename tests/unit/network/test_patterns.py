@@ -17,9 +17,6 @@ from tests.thinning import thinned
 EPOCHS = 30
 
 
-EPOCHS = 30
-
-
 def _slow(links: LinkState) -> dict[int, float]:
     """Delay in ms of each owner that is slow, to all that ask it."""
     found = {}

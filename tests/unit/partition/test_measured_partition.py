@@ -54,11 +54,9 @@ def test_wrong_names_of_a_measured_partition():
         partition_graph(graph, "hash", protocol="warmm")
     with pytest.raises(UnknownNameError, match="Did you mean 'assignment_order'"):
         partition_graph(graph, "hash", assigment_order="plain")
-    with pytest.raises(UnknownNameError, match="Did you mean 'hash'"):
-        partition_graph(graph, "hahs")
+
     with pytest.raises(ConfigError, match=r"lab\.datasets\.load"):
         partition_graph("collegemsg")
-    with pytest.raises(PartitionError, match="parts=21 must be from 1 to 20"):
-        partition_graph(graph, "hash", 21)
+
     with pytest.raises(ConfigError, match="layers=0 is out of range"):
         partition_graph(graph, "hash", layers=0)

@@ -51,24 +51,11 @@ LIMITS = {  # MiB and handles that a process may gain after it is warm, however 
 SAMPLE_S = 5.0
 WAIT_S = 600.0  # for a failed run's files, or a resumed run's first step
 # One rank for each of two engines; steps of 5 ms on an idle machine
+SIZES = {"generated_nodes": 120, "generated_edges": 500, "generated_snapshots": 10, "hidden": 8}
+BATCHES = {"batch_size": 40, "batch_length": 2, "cache_rows": 100, "cache_window": 4, "partitioner": "hash"}
+WATCHED = {"threads": 1, "checkpoint_every_s": 1.0, "evaluate_every": 50}
 CONFIG = RunConfig(
-    system="fixed-window",
-    dataset="growing",
-    ranks=2,
-    parts=2,
-    hidden=8,
-    threads=1,
-    epochs=1_000_000,
-    generated_nodes=120,
-    generated_edges=500,
-    generated_snapshots=10,
-    partitioner="hash",
-    batch_size=40,
-    batch_length=2,
-    cache_rows=100,
-    cache_window=4,
-    checkpoint_every_s=1.0,
-    evaluate_every=50,
+    system="fixed-window", dataset="growing", ranks=2, parts=2, epochs=1_000_000, **SIZES, **BATCHES, **WATCHED
 )
 SYSTEMS = ("fixed-window", "adgnn-t", "psg", "threshold-window")
 

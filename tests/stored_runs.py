@@ -19,6 +19,11 @@ PHASE_MS = {
     1: {"batch": 1.0, "transfer": 1.0, "compute": 13.0, "wait": 0.0, "communicate": 2.0, "update": 2.0, "control": 1.0},
 }
 
+COUNTED = {"groups": 1, "vertex_snapshots": 400, "bytes_sent": 1000, "bytes_received": 1000, "control_version": 0}
+EACH_STEP = {"time_s": 0.02, "cpu_s": 0.012, "energy_j": 0.5, "energy_source": "modelled", **COUNTED}
+MODEL = {"reader": "model", "source": "modelled", "scope": "rank", "device": "processor", "node": "a"}
+EACH_READING = {"interval_s": 0.02, "joules": 0.4, "watts": 20.0, "cpu_s": 0.012, **MODEL}
+
 
 def row(table: str, **values: Any) -> tuple[Any, ...]:
     """A row of a table; columns not given are None."""
@@ -32,29 +37,10 @@ def write_steps(writer: RecordWriter, first: int, last: int, *, attempt_ns: int 
     for step in range(first, last):
         begin = START_NS + attempt_ns + step * STEP_NS
         epoch, iteration = divmod(step, STEPS_PER_EPOCH)
+        losses = {"loss": 2 / (step + 1), "global_loss": 2.5 / (step + 1)}
         seconds = {f"{phase}_s": phase_ms[phase] / 1e3 for phase in PHASES}
-        writer.row(
-            "steps",
-            row(
-                "steps",
-                step=step,
-                epoch=epoch,
-                iteration=iteration,
-                time_ns=begin + STEP_NS,
-                time_s=0.02,
-                loss=2 / (step + 1),
-                global_loss=2.5 / (step + 1),
-                groups=1,
-                vertex_snapshots=400,
-                cpu_s=0.012,
-                bytes_sent=1000,
-                bytes_received=1000,
-                energy_j=0.5,
-                energy_source="modelled",
-                control_version=0,
-                **seconds,
-            ),
-        )
+        at_step = {"step": step, "epoch": epoch, "iteration": iteration, "time_ns": begin + STEP_NS}
+        writer.row("steps", row("steps", **at_step, **losses, **seconds, **EACH_STEP))
         at = begin
         for phase in PHASES:
             end = at + int(phase_ms[phase] * 1e6)
@@ -97,23 +83,7 @@ def finished_run(root: Path, *, epochs: int = 3, **settings: Any) -> RunDirector
             write_steps(writer, 7, steps)
             writer.row("memory", (3, START_NS, 10_000 + rank, 20_000 + rank, 5_000 + rank))
             for number in range(steps):
-                at_ns = START_NS + (number + 1) * STEP_NS
-                writer.row(
-                    "energy",
-                    row(
-                        "energy",
-                        time_ns=at_ns,
-                        interval_s=0.02,
-                        joules=0.4,
-                        watts=20.0,
-                        cpu_s=0.012,
-                        reader="model",
-                        source="modelled",
-                        scope="rank",
-                        device="processor",
-                        node="a",
-                    ),
-                )
+                writer.row("energy", row("energy", time_ns=START_NS + (number + 1) * STEP_NS, **EACH_READING))
             if rank == 0:
                 for epoch in range(1, epochs + 1):
                     step = epoch * STEPS_PER_EPOCH

@@ -23,15 +23,8 @@ import pytest
 from dtdg_lab.dashboard.app import Dashboard
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+QUIET = ["--disable-background-networking", "--disable-component-update", "--disable-quic", "--disable-sync"]
+FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", *QUIET]
 
 # charts live in shadow roots, which page.evaluate does not enter by itself
 CHARTS = """() => { const found = {}; const walk = root => root.querySelectorAll('*').forEach(e => {
@@ -124,19 +117,9 @@ def lab_server(folder: Path, environment: dict[str, str]) -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     token = secrets.token_hex(8)
-    command = [
-        sys.executable,
-        "-m",
-        "jupyterlab",
-        "--no-browser",
-        "--ip=127.0.0.1",
-        f"--port={port}",
-        "--allow-root",
-        f"--IdentityProvider.token={token}",
-        f"--ServerApp.root_dir={folder}",
-        "--LabApp.extension_manager=readonly",
-        "--ServerApp.log_level=WARN",
-    ]
+    options = "--no-browser --ip=127.0.0.1 --allow-root --LabApp.extension_manager=readonly --ServerApp.log_level=WARN"
+    command = [sys.executable, "-m", "jupyterlab", *options.split(), f"--port={port}"]
+    command += [f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}"]
     # themes that are chosen, and what was open, are the page's own affair, not the person's who tests
     apart = {f"JUPYTERLAB_{name.upper()}_DIR": str(folder / name) for name in ("settings", "workspaces")}
     apart["JUPYTER_CONFIG_PATH"] = str(Path(__file__).resolve().parents[2] / "etc" / "jupyter")  # as make env copies it

@@ -19,23 +19,8 @@ from tests.following import until
 from tests.pretend_features import SYSTEM, FeatureSession
 from tests.pretend_studies import BASE, pretend_training
 
-CONTROLS = {
-    "button",
-    "checkbox",
-    "combobox",
-    "image",
-    "link",
-    "listbox",
-    "radio",
-    "searchbox",
-    "slider",
-    "spinbutton",
-    "switch",
-    "tab",
-    "textbox",
-    "tabpanel",
-    "tablist",
-}
+CLICKED = {"button", "checkbox", "combobox", "link", "listbox", "radio", "slider", "spinbutton", "switch"}
+CONTROLS = CLICKED | {"image", "searchbox", "tab", "tablist", "tabpanel", "textbox"}
 
 pytestmark = MARKS
 

@@ -16,20 +16,9 @@ from tests.following import stop
 @pytest.fixture
 def config() -> RunConfig:
     """A small steered run: long enough to be caught in the middle."""
-    return RunConfig(
-        system="psg",
-        dataset="growing",
-        ranks=2,
-        epochs=400,
-        learning_rate=0.01,
-        hidden=8,
-        checkpoint_every_s=0.2,
-        generated_nodes=200,
-        generated_edges=800,
-        generated_snapshots=30,
-        threads=1,
-        evaluate_every=20,
-    )
+    slowly = {"learning_rate": 0.01, "checkpoint_every_s": 0.2, "threads": 1, "evaluate_every": 20}
+    sizes = {"generated_nodes": 200, "generated_edges": 800, "generated_snapshots": 30, "hidden": 8}
+    return RunConfig(system="psg", dataset="growing", ranks=2, epochs=400, **slowly, **sizes)
 
 
 @pytest.fixture(scope="module")

@@ -93,16 +93,8 @@ def test_a_replay_takes_no_requests_but_a_stop(session: Session, small: RunConfi
 
 
 def test_ranks_at_their_own_pace_repeat(session: Session, small: RunConfig) -> None:
-    config = small.replace(
-        system="dynahb",
-        epochs=4,
-        epoch_batches=12,
-        average_every_s=0.02,
-        decide_every=3,
-        snapshot_sizes="0.2 0.4",
-        node_sizes="0.2 1",
-        generators="threads",
-    )
+    sizes = {"snapshot_sizes": "0.2 0.4", "node_sizes": "0.2 1", "decide_every": 3, "generators": "threads"}
+    config = small.replace(system="dynahb", epochs=4, epoch_batches=12, average_every_s=0.02, **sizes)
     run = until_step(session.train(config), 5)
     run.set(learning_rate=0.01)
     until_step(run, 16)

@@ -7,7 +7,6 @@ import math
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.children import run_program
 from tests.how_tos import ROOT, TEXT, HowTo, how_tos
 
 HOW_TOS = how_tos()
@@ -23,23 +23,8 @@ QUICK = ("model", "scheduler", "chart")
 
 def shell(command: str, folder: Path, package: Path = ROOT) -> str:
     """Return what a command prints, in a process of its own, because what is registered stays registered."""
-    python = Path(sys.executable).parent
-    done = subprocess.run(
-        ["bash", "-c", command],
-        env={
-            **os.environ,
-            "PATH": f"{python}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": os.pathsep.join([str(package), os.environ.get("PYTHONPATH", "")]),
-            "DTDG_LAB_STATE": str(folder / "state"),
-        },
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return run_program("bash", "-c", command, folder=folder, paths=[package], PATH=path)
 
 
 # the dashboard's session below trains with all of them

@@ -49,19 +49,9 @@ EPOCH: list[dict[str, Any]] = [
 @pytest.fixture
 def remote(config: RunConfig, tmp_path: Path) -> RunConfig:
     """A run that goes on until it is told to end."""
-    return config.replace(
-        system="fixed-window",
-        parts=4,
-        epochs=1_000_000,
-        partitioner="hash",
-        batch_size=40,
-        batch_length=2,
-        cache_rows=100,
-        cache_window=4,
-        congestion_from=0,
-        fetch_timeout_s=1.0,
-        policy_file=policy_file(tmp_path),
-    )
+    batches = {"batch_size": 40, "batch_length": 2, "cache_rows": 100, "cache_window": 4}
+    served = {"congestion_from": 0, "fetch_timeout_s": 1.0, "policy_file": policy_file(tmp_path)}
+    return config.replace(system="fixed-window", parts=4, epochs=1_000_000, partitioner="hash", **batches, **served)
 
 
 def servers(run: Run) -> dict[int, psutil.Process]:

@@ -64,35 +64,27 @@ def kept_step(run: Run) -> int:
     return open_run(run.path).checkpoints[-1].step
 
 
-@pytest.mark.parametrize(
-    ("ranks", "sent"),
-    thinned(
-        [
-            ((1,), signal.SIGTERM),
-            ((0, 1), signal.SIGTERM),
-            ((0,), signal.SIGUSR1),
-            ((0, 1), signal.SIGUSR1),
-            ((0,), signal.SIGTERM),
-        ],
-        [0],
-    ),
-)
+SENT = [((1,), "SIGTERM"), ((0, 1), "SIGTERM"), ((0,), "SIGUSR1"), ((0, 1), "SIGUSR1"), ((0,), "SIGTERM")]
+
+
+@pytest.mark.parametrize(("ranks", "name"), thinned(SENT, [0]))
 def test_all_ranks_stop_before_the_same_step(
-    session: Session, config: RunConfig, ranks: tuple[int, ...], sent: signal.Signals
+    session: Session, config: RunConfig, ranks: tuple[int, ...], name: str
 ) -> None:
+    sent = signal.Signals[name]
     run = until_step(session.train(config.replace(epochs=100_000)), 5)
     send(run, ranks, sent)
     step = kept_step(run)
     steps = open_run(run.path).table("steps")
     assert all(steps[steps["rank"] == rank].step.max() + 1 == step >= 5 for rank in (0, 1))
-    assert f"interrupted by {sent.name} at step {step}: rank {ranks[0]} was asked to leave" in run.reason or (
-        len(ranks) == 2 and f"interrupted by {sent.name} at step {step}: rank 1 was asked to leave" in run.reason
+    assert f"interrupted by {name} at step {step}: rank {ranks[0]} was asked to leave" in run.reason or (
+        len(ranks) == 2 and f"interrupted by {name} at step {step}: rank 1 was asked to leave" in run.reason
     )
     dashboard = Dashboard(session)
     try:
         until(lambda: dashboard.watch.state.run is not None, what="the dashboard sees the run")
         look(dashboard)
-        assert notice(dashboard).startswith(f"Interrupted by {sent.name} at step {step}.")
+        assert notice(dashboard).startswith(f"Interrupted by {name} at step {step}.")
     finally:
         dashboard.close()
     assert_resumes(session, run, step)
@@ -160,19 +152,17 @@ names.load_for = slow_load
 """
 
 
-@pytest.mark.parametrize(
-    ("where", "sent_to", "load"),
-    thinned(
-        [
-            (0, (0,), SLOW_LOAD),
-            (1, (1,), SLOW_LOAD),
-            (0, (1,), SLOW_LOAD),
-            (0, (0, 1), SLOW_LOAD),
-            (0, (0, 1), SLOW_LOAD.replace('announce("waits")', "pass")),
-        ],
-        [2],
-    ),
-)
+SILENT_LOAD = SLOW_LOAD.replace('announce("waits")', "pass")
+LOADS = [
+    (0, (0,), SLOW_LOAD),
+    (1, (1,), SLOW_LOAD),
+    (0, (1,), SLOW_LOAD),
+    (0, (0, 1), SLOW_LOAD),
+    (0, (0, 1), SILENT_LOAD),
+]
+
+
+@pytest.mark.parametrize(("where", "sent_to", "load"), thinned(LOADS, [2]))
 def test_a_run_in_preparation_starts_again_from_the_beginning(
     session: Session, config: RunConfig, where: int, sent_to: tuple[int, ...], load: str
 ) -> None:

@@ -125,19 +125,9 @@ def _kernel(folder: Path) -> dict[str, Any]:
     from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.core.errors import RunFailedError
 
-    config = RunConfig(
-        system="adgnn-t",
-        dataset="growing",
-        ranks=2,
-        epochs=12,
-        hidden=8,
-        generated_nodes=120,
-        generated_edges=500,
-        generated_snapshots=20,
-        threads=1,
-        device="cpu",
-        evaluate_every=100,
-    )
+    sizes = {"generated_nodes": 120, "generated_edges": 500, "generated_snapshots": 20, "hidden": 8}
+    how = {"ranks": 2, "epochs": 12, "threads": 1, "device": "cpu", "evaluate_every": 100}
+    config = RunConfig(system="adgnn-t", dataset="growing", **how, **sizes)
     session = _attached(folder)
     hosts = {engine.host for engine in session._engines.alive()}
     described: dict[str, Any] = {"machines": len(hosts), "clean": _trained(session, config)}

@@ -36,17 +36,10 @@ class PretendRun:
 
     def table(self, name: str) -> pd.DataFrame:
         if name == "phase_energy":
+            known = {"rank": 0, "seconds": 2.0, "source": "modelled", "coverage": 1.0}
             return pd.DataFrame(
                 [
-                    {
-                        "rank": 0,
-                        "time_ns": number,
-                        "phase": phase,
-                        "joules": 2.0 * watts,
-                        "seconds": 2.0,
-                        "source": "modelled",
-                        "coverage": 1.0,
-                    }
+                    {**known, "time_ns": number, "phase": phase, "joules": 2.0 * watts}
                     for number, (phase, watts) in enumerate(WATTS.items())
                 ]
             )
@@ -67,17 +60,13 @@ class PretendRun:
 
 def pretend_fetches(rows: Any, features: int, *, links: Any, condition: str, dataset: str, **_: Any) -> list[Any]:
     """Calls that take 1 ms and 2 ns a byte, and what the links to part 0 add."""
+    known = {"dataset": dataset, "condition": condition, "concurrent": 0, "requester": 0, "feat_dim": features}
+
+    def seconds(owner: int, count: int) -> float:
+        return float(1e-3 + 4 * features * count * (2e-9 + 1 / links.bytes_per_s[owner, 0]))
+
     return [
-        {
-            "dataset": dataset,
-            "condition": condition,
-            "concurrent": 0,
-            "requester": 0,
-            "owner": owner,
-            "rows": count,
-            "rtt_s": 1e-3 + 4 * features * count * (2e-9 + 1 / links.bytes_per_s[owner, 0]),
-            "feat_dim": features,
-        }
+        {**known, "owner": owner, "rows": count, "rtt_s": seconds(owner, count)}
         for owner in range(1, PARTS)
         for count in rows
         for _ in range(4)

@@ -25,17 +25,8 @@ STUBBORN = (
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SessionFiles:
     monkeypatch.setenv("DTDG_LAB_STATE", str(tmp_path))
-    return SessionFiles(
-        id="mine",
-        name="mine",
-        ranks=1,
-        connection_file="",
-        cluster_file="",
-        runs_dir=str(tmp_path),
-        key="",
-        idle_s=1.0,
-        owned=True,
-    )
+    unknown = {"connection_file": "", "cluster_file": "", "key": ""}
+    return SessionFiles(id="mine", name="mine", ranks=1, runs_dir=str(tmp_path), idle_s=1.0, owned=True, **unknown)
 
 
 def started(program: str, *words: str, environment: dict[str, str] | None = None) -> subprocess.Popen[bytes]:

@@ -17,16 +17,8 @@ from dtdg_lab.systems.hybrid_batches.simulator import BatchSimulator, planned_s
 
 SIZES = tuple(itertools.product((0.1, 0.3), (0.01, 0.1)))
 TARGET = 0.3
-GROWING = BatchSimulator(
-    sizes=SIZES,
-    fixed_s=2e-4,
-    per_snapshot_s=1e-2,
-    per_share_s=0.6,
-    noise_share=1.2e-4,
-    growth=60,
-    loss_noise=0.02,
-    progress=0.01,
-)
+COSTS = {"fixed_s": 2e-4, "per_snapshot_s": 1e-2, "per_share_s": 0.6}
+GROWING = BatchSimulator(sizes=SIZES, **COSTS, noise_share=1.2e-4, growth=60, loss_noise=0.02, progress=0.01)
 QUICK: dict[str, Any] = {"policies": ("random",), "seeds": (0, 1)}
 
 

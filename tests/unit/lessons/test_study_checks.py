@@ -121,26 +121,8 @@ CHOOSE_WRONG: list[Any] = [
     changing,
 ]
 ENDED_WRONG: list[Any] = [
-    None,
-    set(),
-    {},
-    "DG",
-    "D",
-    2,
-    math.nan,
-    ["D"],
-    {"G"},
-    {"B", "D", "G"},
-    {"A", "B", "C", "D", "G"},
-    {"D", "E", "G"},
-    {"D", "F", "G"},
-    {"D", "E", "F", "G"},
-    {"B"},
-    {"D", "G", "H"},
-    {"d", "g"},
-    {4, 7},
-    [["D"], ["G"]],
-    {"D": 0.35},
+    *map(set, ["G", "BDG", "ABCDG", "DEG", "DFG", "DEFG", "B", "DGH", "dg"]),
+    *(None, set(), {}, "DG", "D", 2, math.nan, ["D"], {4, 7}, [["D"], ["G"]], {"D": 0.35}),
 ]
 LOST_WRONG: list[Any] = [None, "", "A", "B", "C", "E", "F", "G", "H", "d", 4, math.nan, ["D"], {"D"}, 0.19, True]
 

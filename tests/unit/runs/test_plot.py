@@ -46,17 +46,8 @@ def test_everything_that_has_a_picture_gets_one(graph, runs) -> None:
     graphs = lab.datasets.compare({"a": graph, "b": graph})
     perturbed = lab.inspect.perturb(runs["tgcn"], node=5, snapshot=3)
     followed = lab.inspect.follow_node([lab.inspect.activations(run) for run in runs.values()], 5)
-    for shown in (
-        graph,
-        graph.describe(),
-        runs["tgcn"],
-        compared,
-        graphs,
-        perturbed,
-        [perturbed, perturbed],
-        followed,
-        graphs.figure,
-    ):
+    of_graphs = [graph, graph.describe(), graphs, graphs.figure]
+    for shown in [*of_graphs, runs["tgcn"], compared, perturbed, [perturbed, perturbed], followed]:
         figure = lab.plot(shown)
         assert isinstance(figure, go.Figure) and figure.data and figure.layout.title.text, shown
     assert "protocol strict" in lab.plot(graph, protocol="strict").layout.title.text

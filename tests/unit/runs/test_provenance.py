@@ -45,44 +45,30 @@ def _parts(config: RunConfig) -> dict[str, Any]:
     return split_event(Graph(), split(40, config["edge_life"], PROTOCOLS[config.protocol]))  # type: ignore[arg-type]
 
 
+GAPS: list[tuple[dict[str, Any], int, bool]] = [
+    ({}, 0, False),
+    ({"edge_life": 3}, 2, False),
+    ({"edge_life": 3, "protocol": "leaky"}, 0, True),
+    ({"protocol": "leaky"}, 0, False),
+    ({"edge_life": 4, "protocol": "flare-2026"}, 0, True),
+]
+
+
 @pytest.mark.parametrize("described", [True, False])
-@pytest.mark.parametrize(
-    ("settings", "purge", "leaky"),
-    thinned(
-        [
-            ({}, 0, False),
-            ({"edge_life": 3}, 2, False),
-            ({"edge_life": 3, "protocol": "leaky"}, 0, True),
-            ({"protocol": "leaky"}, 0, False),
-            ({"edge_life": 4, "protocol": "flare-2026"}, 0, True),
-        ],
-        keep=[1, 2, 3],
-    ),
-    ids=str,
-)
+@pytest.mark.parametrize(("settings", "purge", "leaky"), thinned(GAPS, keep=[1, 2, 3]), ids=str)
 def test_protocol_gap_and_data_of_a_run(
     settings: dict[str, Any], purge: int, leaky: bool, described: bool, tmp_path: Path
 ) -> None:
     run = run_of(tmp_path, described=described, **settings)
-    assert provenance(run) == {
-        "protocol": settings.get("protocol", "warm"),
-        "leaky": leaky,
-        "purge": purge,
-        "data": "ab" * 6,
-        "data_hash": "ab" * 32,
-    }
+    data = {"data": "ab" * 6, "data_hash": "ab" * 32}
+    assert provenance(run) == {"protocol": settings.get("protocol", "warm"), "leaky": leaky, "purge": purge, **data}
     assert list(provenance(run)) == list(MEANINGS)
 
 
 def test_what_is_not_known_yet_is_none(tmp_path: Path) -> None:
     run = open_run(RunDirectory.create(RunConfig(dataset="growing", edge_life=2), root=tmp_path).path)
-    assert provenance(run) | {"protocol": "warm"} == {
-        "protocol": "warm",
-        "leaky": False,
-        "purge": 1,
-        "data": None,
-        "data_hash": None,
-    }
+    unknown = {"data": None, "data_hash": None}
+    assert provenance(run) == {"protocol": "warm", "leaky": False, "purge": 1, **unknown}
     assert "data unknown" in evaluation_summary(run)
     assert differences((run, run)) == []
 

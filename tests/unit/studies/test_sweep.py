@@ -31,31 +31,21 @@ def test_a_grid_has_every_combination_of_the_first_seed_first() -> None:
     assert Sweep(BASE.replace(seed=7), space={"alpha": uniform(0.1, 1)}, trials=2).all_seeds == (7,)
 
 
-@pytest.mark.parametrize(
-    "sweep",
-    [
-        Sweep(
-            BASE,
-            {"full_snapshots": (1, 2), "network": SLOW},
-            seeds=(5,),
-            skip={"network": "slow", "full_snapshots": [2]},
-        ),
-        Sweep(BASE, {"system": ("flaredtdg", "psg"), "alpha": (0.5,)}, skip="refused", objective="epoch_time_s"),
-        Sweep(
-            BASE,
-            space={
-                "learning_rate": log_uniform(1e-4, 0.1),
-                "full_snapshots": integer(1, 7, step=2),
-                "decay": choice("ladder", "text"),
-            },
-            trials=4,
-            sampler="random",
-            goal="max",
-            objective="hit_rate",
-        ),
-    ],
-    ids=["cases", "refused", "space"],
-)
+SPACE = {
+    "learning_rate": log_uniform(1e-4, 0.1),
+    "full_snapshots": integer(1, 7, step=2),
+    "decay": choice("ladder", "text"),
+}
+SWEEPS = {
+    "cases": Sweep(
+        BASE, {"full_snapshots": (1, 2), "network": SLOW}, seeds=(5,), skip={"network": "slow", "full_snapshots": [2]}
+    ),
+    "refused": Sweep(BASE, {"system": ("flaredtdg", "psg"), "alpha": (0.5,)}, skip="refused", objective="epoch_time_s"),
+    "space": Sweep(BASE, space=SPACE, trials=4, sampler="random", goal="max", objective="hit_rate"),
+}
+
+
+@pytest.mark.parametrize("sweep", SWEEPS.values(), ids=SWEEPS)
 def test_a_sweep_is_the_same_after_json(sweep: Sweep) -> None:
     again = Sweep.from_json(sweep.to_json())
     assert again == sweep and hash(again) == hash(sweep) and again.to_dict() == sweep.to_dict()
@@ -143,20 +133,11 @@ def test_nothing_chooses_by_the_test_part(name: str) -> None:
         Sweep(BASE, {"alpha": (0.1,)}, objective="loss")
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: uniform(1, 1),
-        lambda: log_uniform(0, 1),
-        lambda: integer(1, 2.5),
-        lambda: choice("a"),
-        lambda: choice(1, 1),
-        lambda: uniform(0, float("nan")),
-    ],
-)
-def test_ranges_with_nothing_in_them_are_refused(make: Any) -> None:
-    with pytest.raises(ConfigError):
-        make()
+def test_ranges_with_nothing_in_them_are_refused() -> None:
+    empty = [(uniform, 1, 1), (uniform, 0, float("nan")), (log_uniform, 0, 1), (integer, 1, 2.5), (choice, 1, 1)]
+    for make, *limits in [*empty, (choice, "a")]:
+        with pytest.raises(ConfigError):
+            make(*limits)
 
 
 @pytest.mark.parametrize(

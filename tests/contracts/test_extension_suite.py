@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from outside_family.all_kinds import RUNS, register_all
+from outside_family.all_kinds import register_all
 from outside_family.smoothed import SmoothedGCN
 from torch import Tensor
 
@@ -110,18 +110,6 @@ def test_a_model_that_breaks_on_one_system_is_told_and_the_others_train() -> Non
     assert "equals psg on 1" in lines[4]
 
 
-def test_a_table_can_be_shown_and_read() -> None:
-    outcomes = (
-        Outcome("psg", 2, "trained", (2.0, 0.5), "equals psg on 1"),
-        Outcome("single", 2, "refused", reason="<1>"),
-    )
-    check = ExtensionCheck("model 'mine'", outcomes)
-    assert str(check).splitlines()[1] == "  psg                2 ranks  trained  0.5        equals psg on 1"
-    assert check.to_pandas()["last loss"].tolist()[0] == 0.5
-    assert "&lt;1&gt;" in check._repr_html_()
-    assert check.bad == []
-
-
 KINDS = {
     "huber": "task",
     "latest_first": "scheduler",
@@ -131,10 +119,6 @@ KINDS = {
     "pendulum": "cache policy",
     "seesaw": "batch-size controller",
 }
-
-
-def test_every_kind_is_checked() -> None:
-    assert set(RUNS) == {*KINDS, "smoothed", "striped"}
 
 
 @pytest.mark.parametrize("name", ["latest_first", *(pytest.param(n, marks=pytest.mark.slow) for n in KINDS)])

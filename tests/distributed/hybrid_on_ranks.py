@@ -13,11 +13,11 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.averager import Averager
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.distributed.model_averaging import averager_for
-from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.testing.processes import join_group
 from dtdg_lab.testing.training import RecordingRecorder, Trained
 from dtdg_lab.training import pacing
 from dtdg_lab.training.build import RunComponents, build
+from tests.distributed.groups import TakenStep, take_step
 from tests.hybrid_training import drawn, generators_left, repeated, train
 
 PARTS, STEPS, EPOCHS = 4, 3, 2
@@ -96,36 +96,18 @@ def built_case(case: dict[str, Any], group: Group) -> RunComponents:
     return build(config, load_for(config), group)
 
 
-def first_steps(case: dict[str, Any], group: Group) -> list[dict[str, Any]]:
-    """Losses and gradients of two epochs, with the batches they are of."""
+def first_steps(case: dict[str, Any], group: Group) -> list[TakenStep]:
+    """All steps of two epochs."""
     built, found = built_case(case, group), []
     for epoch in range(EPOCHS):
         for work in built.strategy.epoch(epoch):
             built.strategy.on_step_start(len(found))
-            built.gradients.zero()
-            sent = group.bytes_sent
-            computed = built.strategy.compute(work, StepMarks())
-            sent = group.bytes_sent - sent
-            agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
-            found.append(
-                {
-                    "loss": agreed.loss_sum / agreed.groups,
-                    "gradient": built.gradients.gradients.clone().numpy(),
-                    "sent": sent,
-                    "groups": agreed.groups,
-                    "work": computed.vertex_snapshots,
-                    "batches": [(row[0], *row[2:9]) for row in built.strategy.rows()["targets"]],
-                }
-            )
-            built.optimizer.step()
+            found.append(take_step(built, group, work))
     return found
 
 
-def all_cases(rank: int, ranks: int, address: str, cases: list[int]) -> dict[int, list[dict[str, Any]]]:
-    group = join_group(rank, ranks, address)
-    found = {case: first_steps(CASES[case], group) for case in cases}
-    group.close()
-    return found
+def all_cases(group: Group, cases: list[int]) -> dict[int, list[TakenStep]]:
+    return {case: first_steps(CASES[case], group) for case in cases}
 
 
 # runs

@@ -11,10 +11,9 @@ from typing import Any
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group
-from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.systems.feature_cache.pipeline import cache
-from dtdg_lab.testing.processes import join_group
 from dtdg_lab.testing.training import Trained
+from tests.distributed.groups import TakenStep, take_step
 from tests.hybrid_training import train as train_by_steps
 from tests.remote_training import (
     CHANGES,
@@ -60,35 +59,17 @@ COMING: list[dict[str, Any]] = [
 ]
 
 
-def first_steps(case: dict[str, Any], group: Group) -> list[dict[str, Any]]:
-    """Losses and gradients of the first steps, with what was asked for them."""
+def first_steps(case: dict[str, Any], group: Group) -> list[TakenStep]:
+    """The first steps of an epoch."""
     settings = {**case, "ranks": group.size}
     static = settings.pop("static", False)
     config = static_config(**settings) if static else remote_config(**settings)
-    found = []
     with built_remote(config, group, static_graph() if static else changing_graph()) as built:
-        for work in built.strategy.epoch(0)[:STEPS]:
-            built.gradients.zero()
-            computed = built.strategy.compute(work, StepMarks())
-            agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
-            rows = built.strategy.rows()["resolved"]
-            found.append(
-                {
-                    "loss": agreed.loss_sum / agreed.groups,
-                    "gradient": built.gradients.gradients.clone().numpy(),
-                    "groups": agreed.groups,
-                    "remote": {row[0]: row[2] for row in rows},
-                }
-            )
-            built.optimizer.step()
-    return found
+        return [take_step(built, group, work) for work in built.strategy.epoch(0)[:STEPS]]
 
 
-def all_cases(rank: int, ranks: int, address: str) -> list[list[dict[str, Any]]]:
-    group = join_group(rank, ranks, address)
-    found = [first_steps(case, group) for case in CASES]
-    group.close()
-    return found
+def all_cases(group: Group) -> list[list[TakenStep]]:
+    return [first_steps(case, group) for case in CASES]
 
 
 # runs
@@ -109,17 +90,15 @@ def _to_dict(done: Trained, began_s: float) -> dict[str, Any]:
     }
 
 
-def all_stories(
-    rank: int, ranks: int, address: str, folder: str, policies: list[str], struck: list[str]
-) -> dict[str, Any]:
+def all_stories(group: Group, folder: str, policies: list[str], struck: list[str]) -> dict[str, Any]:
     """Every run of two ranks, one after another on one group."""
-    group, found = join_group(rank, ranks, address), {}
+    found = {}
 
     def go(name: str, policy: str = "fixed", *, keep: str | None = None, by_steps: bool = False, **how: Any) -> None:
         group.barrier()  # rank 0 may still be writing the checkpoint that another one reads
         began_s, where = time.monotonic(), Path(folder) / (keep or name)
         where.mkdir(exist_ok=True)
-        config = remote_config(policy, ranks=ranks, **how.pop("settings", {}))
+        config = remote_config(policy, ranks=group.size, **how.pop("settings", {}))
         if by_steps:
             done = train_by_steps(config, load_for(config), where / "last.pt", group=group, one_by_one=True, **how)
         else:
@@ -127,7 +106,7 @@ def all_stories(
         found[name] = _to_dict(done, began_s)
 
     def fails(name: str, policy: str, sent: signal.Signals) -> None:
-        recorder = Struck(sent if rank == 1 else None, 4, meet=group.barrier)  # nobody is past the step by then
+        recorder = Struck(sent if group.rank == 1 else None, 4, meet=group.barrier)  # nobody is past the step by then
         group.barrier()
         began_s = time.monotonic()
         try:
@@ -146,7 +125,7 @@ def all_stories(
     go("live", settings=LONG, script={step: {"set": changes} for step, changes in CHANGES.items()})
     go("not live", settings=LONG)
     real = cache.psutil.virtual_memory
-    cache.psutil.virtual_memory = lambda: SimpleNamespace(available=10_000_000 if rank == 1 else 10**12)
+    cache.psutil.virtual_memory = lambda: SimpleNamespace(available=10_000_000 if group.rank == 1 else 10**12)
     refused = {1: {"set": {"cache_policy": "fixed"}}, 2: {"set": {"links": "9>0 delay=5"}}}
     go("refused", "on_demand", settings={"cache_rows": 1_000_000}, script=refused)
     cache.psutil.virtual_memory = real
@@ -161,5 +140,4 @@ def all_stories(
     for name in struck:
         fails(name, "on_demand", {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP}[name])
         go(f"{name} and resumed", keep=name, resume=True)
-    group.close()
     return found

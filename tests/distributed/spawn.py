@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dtdg_lab.core.errors import ConfigError, RunFailedError
 from dtdg_lab.distributed.averager import ControlState, Round
-from dtdg_lab.distributed.group import ProcessGroup
+from dtdg_lab.distributed.group import Group, ProcessGroup
 from dtdg_lab.distributed.model_averaging import ModelAverager, averager_for
 from dtdg_lab.distributed.store import reach_store
 from dtdg_lab.testing.processes import join_group
@@ -40,22 +40,21 @@ def averager_of(group: ProcessGroup, parameters: Tensor | list[Tensor], **option
 
 
 def average_at_own_pace(
-    rank: int, ranks: int, address: str, steps: dict[int, int], step_s: dict[int, float], every_s: float
+    group: Group, steps: dict[int, int], step_s: dict[int, float], every_s: float
 ) -> dict[str, Any]:
     """Train with averaging; returns what the rank saw. ``step_s`` is time asleep inside a step, as work would be."""
-    group = join_group(rank, ranks, address)
-    parameters = start_of(rank)
+    parameters = start_of(group.rank)
 
     def asked() -> ControlState:
-        assert rank == 0, "only rank 0 is asked"
+        assert group.rank == 0, "only rank 0 is asked"
         return ControlState(averager.step // 40, averager.step // 15)
 
     averager = averager_of(group, parameters, every_s=every_s, newest_state=asked, name="pace")
     work_s, step_took_s, received = [], [], []
-    for _ in range(steps[rank]):
+    for _ in range(steps[group.rank]):
         began = time.perf_counter()
-        time.sleep(step_s[rank])
-        one_step(parameters, rank, averager.agreed.choice)
+        time.sleep(step_s[group.rank])
+        one_step(parameters, group.rank, averager.agreed.choice)
         worked = time.perf_counter()
         averager.control()
         work_s.append(worked - began)
@@ -65,8 +64,7 @@ def average_at_own_pace(
     averager.finish()
     averager.finish()  # a second call does nothing
     group.barrier()
-    together_s = [_step_together(group, step_s[rank]) for _ in range(8)]
-    group.close()
+    together_s = [_step_together(group, step_s[group.rank]) for _ in range(8)]
     return {
         "rounds": averager.rounds,
         "bytes_sent": averager.bytes_sent,
@@ -90,17 +88,15 @@ def _step_together(group: ProcessGroup, step_s: float) -> float:
 
 
 def replay_at_own_pace(
-    rank: int, ranks: int, address: str, steps: dict[int, int], logs: list[list[Round]]
+    group: Group, steps: dict[int, int], logs: list[list[Round]]
 ) -> tuple[Tensor, list[Round], list[ControlState]]:
     """The same training fed with the logged rounds, at another pace (none); whoever asks for a word is wrong."""
-    group = join_group(rank, ranks, address)
-    parameters, received = start_of(rank), []
-    with averager_of(group, parameters, newest_state=_nobody_asks, replay=logs[rank]) as averager:
-        for _ in range(steps[rank]):
-            one_step(parameters, rank, averager.agreed.choice)
+    parameters, received = start_of(group.rank), []
+    with averager_of(group, parameters, newest_state=_nobody_asks, replay=logs[group.rank]) as averager:
+        for _ in range(steps[group.rank]):
+            one_step(parameters, group.rank, averager.agreed.choice)
             averager.control()
             received.append(averager.agreed)
-    group.close()
     return parameters, averager.rounds, received
 
 
@@ -108,10 +104,9 @@ def _nobody_asks() -> ControlState:
     raise AssertionError("a replay asks nobody")
 
 
-def follow_words(rank: int, ranks: int, address: str, changes: int) -> dict[str, Any]:
+def follow_words(group: Group, changes: int) -> dict[str, Any]:
     """Rank 0 makes a change in every step of its own; all step, by what they hear, until they know of the last one."""
-    group = join_group(rank, ranks, address)
-    parameters = start_of(rank, 50)
+    parameters = start_of(group.rank, 50)
 
     def asked() -> ControlState:
         return ControlState(min(averager.step, changes), averager.step % 9)
@@ -119,23 +114,21 @@ def follow_words(rank: int, ranks: int, address: str, changes: int) -> dict[str,
     averager = averager_of(group, parameters, every_s=0.002, newest_state=asked)
     seen, applied = 0, 0
     while averager.agreed.version < changes:
-        one_step(parameters, rank, averager.agreed.choice)
+        one_step(parameters, group.rank, averager.agreed.choice)
         averager.control()
         applied += averager.agreed.version - seen
         seen = averager.agreed.version
         time.sleep(0.001)
     averager.finish()
-    group.close()
     return {"words": [(one.number, one.word) for one in averager.taken()], "applied": applied, "end": parameters}
 
 
-def pause_and_stop(rank: int, ranks: int, address: str) -> dict[str, Any]:
+def pause_and_stop(group: Group) -> dict[str, Any]:
     """A period of a minute: a pause, a shorter period while paused, going on, and a stop, all at rank 0's word.
 
     Versions: 1 pauses, 2 goes on, 3 stops. Returns the seconds between asking for each and knowing of it, and the log.
     """
-    group = join_group(rank, ranks, address)
-    parameters = start_of(rank)
+    parameters = start_of(group.rank)
     asked_s: dict[int, float] = {}
     knew_s: dict[int, float] = {}
     wanted = [0]
@@ -155,20 +148,19 @@ def pause_and_stop(rank: int, ranks: int, address: str) -> dict[str, Any]:
             paused_step = averager.step
             averager.idle()
             idle_rounds = len(averager.rounds)
-            if rank == 0 and idle_rounds == 1:
+            if group.rank == 0 and idle_rounds == 1:
                 averager.every_s = 0.01
-            if rank == 0 and idle_rounds == 20:
+            if group.rank == 0 and idle_rounds == 20:
                 averager.every_s = 60.0
                 ask(2)
             continue
-        one_step(parameters, rank, averager.agreed.choice)
+        one_step(parameters, group.rank, averager.agreed.choice)
         averager.control()
-        if rank == 0 and averager.step in (30, paused_step + 30):
+        if group.rank == 0 and averager.step in (30, paused_step + 30):
             ask(1 if averager.agreed.version == 0 else 3)
     knew_s.setdefault(3, time.monotonic())
     step = averager.step
     averager.finish()
-    group.close()
     return {
         "asked_s": asked_s,
         "knew_s": knew_s,
@@ -181,10 +173,9 @@ def pause_and_stop(rank: int, ranks: int, address: str) -> dict[str, Any]:
     }
 
 
-def one_after_another(rank: int, ranks: int, address: str) -> dict[str, Any]:
+def one_after_another(group: Group) -> dict[str, Any]:
     """Three averagers of one group, as a run has them whose model is built anew; the last without a step between."""
-    group = join_group(rank, ranks, address)
-    parameters = start_of(rank)
+    parameters = start_of(group.rank)
     start, step, logs, ends = ControlState(), 0, [], []
     kept = []
     for number, steps in enumerate((20, 30, 0)):
@@ -201,14 +192,13 @@ def one_after_another(rank: int, ranks: int, address: str) -> dict[str, Any]:
         with averager:
             for _ in range(steps):
                 time.sleep(0.001)
-                one_step(parameters, rank, averager.agreed.choice)
+                one_step(parameters, group.rank, averager.agreed.choice)
                 averager.control()
         kept.append(group.beside())
         start, step = averager.agreed, averager.step
         logs.append(averager.taken())
         ends.append((averager.agreed, averager.step, parameters.clone()))
     counted = (group.bytes_sent, group.bytes_received)
-    group.close()
     same = all(one[0] is kept[0][0] and one[1] is kept[0][1] for one in kept)
     return {"logs": logs, "ends": ends, "counted": counted, "same": same, "own_store": kept[0][1] is not group.store}
 
@@ -227,15 +217,13 @@ def replay_of_another(rank: int, ranks: int, address: str) -> str:
     raise AssertionError(f"rank {rank} followed it")
 
 
-def pair(rank: int, ranks: int, address: str, steps: int) -> dict[str, Any]:
+def pair(group: Group, steps: int) -> dict[str, Any]:
     """Three small cases on one pair of processes, since starting them costs most."""
-    group = join_group(rank, ranks, address)
     results = {
         "by hand": mean_by_hand(group),
         "every step": average_after_every_step(group, steps),
         "early end": blocking_with_an_early_end(group),
     }
-    group.close()
     return results
 
 

@@ -12,6 +12,7 @@ from dtdg_lab.distributed.averager import ControlState, Round
 from dtdg_lab.distributed.model_averaging import ModelAverager
 from dtdg_lab.testing.processes import Death, RanksError, run_ranks
 from tests.distributed import spawn
+from tests.distributed.groups import in_groups
 from tests.thinning import thinned
 
 # rank 2 takes ten times as long a step; rank 1 ends long before the others
@@ -22,7 +23,7 @@ STEP_S = {0: 0.005, 1: 0.005, 2: 0.05, 3: 0.005}
 @pytest.fixture(scope="module")
 def uneven() -> list[dict]:
     """One run of four ranks at their own pace, looked at by several tests."""
-    return run_ranks(spawn.average_at_own_pace, 4, STEPS, STEP_S, 0.1)
+    return in_groups(spawn.average_at_own_pace, 4, STEPS, STEP_S, 0.1)
 
 
 @pytest.mark.slow
@@ -94,14 +95,14 @@ def test_bytes_follow_the_formula_of_the_ring(uneven: list[dict]) -> None:
 
 def test_replay_of_the_log_gives_the_same_bits(uneven: list[dict]) -> None:
     logs = [seen["rounds"] for seen in uneven]
-    for rank, (parameters, rounds, received) in enumerate(run_ranks(spawn.replay_at_own_pace, 4, STEPS, logs)):
+    for rank, (parameters, rounds, received) in enumerate(in_groups(spawn.replay_at_own_pace, 4, STEPS, logs)):
         assert torch.equal(parameters, uneven[rank]["parameters"])
         assert rounds == logs[rank]
         assert received[:-1] == uneven[rank]["heard"][:-1]  # finish() may have applied a round at the last step
 
 
 def test_a_thousand_changes_without_disagreement() -> None:
-    first, *others = run_ranks(spawn.follow_words, 4, 1000)
+    first, *others = in_groups(spawn.follow_words, 4, 1000)
     assert len(first["words"]) >= 100
     assert first["words"][-1][1].version == 1000
     assert all(seen["words"] == first["words"] for seen in others)
@@ -112,7 +113,7 @@ def test_a_thousand_changes_without_disagreement() -> None:
 @pytest.fixture(scope="module")
 def paused() -> list[dict]:
     """Two ranks with a period of a minute that pause, go on and stop."""
-    return run_ranks(spawn.pause_and_stop, 2)
+    return in_groups(spawn.pause_and_stop, 2)
 
 
 def test_a_word_is_heard_at_once_whatever_the_period(paused: list[dict]) -> None:
@@ -140,13 +141,13 @@ def test_the_period_is_rank_0s_and_changes_while_running(paused: list[dict]) -> 
 def test_replay_of_a_pause_gives_the_same_bits(paused: list[dict]) -> None:
     steps = {rank: seen["step"] for rank, seen in enumerate(paused)}
     logs = [seen["rounds"] for seen in paused]
-    for rank, (parameters, rounds, _) in enumerate(run_ranks(spawn.replay_at_own_pace, 2, steps, logs)):
+    for rank, (parameters, rounds, _) in enumerate(in_groups(spawn.replay_at_own_pace, 2, steps, logs)):
         assert torch.equal(parameters, paused[rank]["parameters"])
         assert rounds == logs[rank]
 
 
 def test_averagers_follow_one_another_on_one_group() -> None:
-    results = run_ranks(spawn.one_after_another, 2)
+    results = in_groups(spawn.one_after_another, 2)
     for seen in results:
         assert [[one.is_last for one in log].count(True) for log in seen["logs"]] == [1, 1, 1]
         assert all(log[-1].is_last for log in seen["logs"])
@@ -169,7 +170,7 @@ def test_rounds_of_another_run_are_refused() -> None:
 @pytest.fixture(scope="module")
 def pair() -> list[dict]:
     """What two ranks saw of three small cases."""
-    return run_ranks(spawn.pair, 2, 40)
+    return in_groups(spawn.pair, 2, 40)
 
 
 def test_one_round_by_hand(pair: list[dict]) -> None:

@@ -17,9 +17,9 @@ from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.engine.exchange.overlap import TRIED
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.records.events import OverlapChosen
-from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.testing.training import Trained, train_in_memory
 from dtdg_lab.training import build
+from tests.distributed.groups import in_groups
 
 EPOCHS, TRAINED = 11, 12
 SMALL = {
@@ -114,17 +114,10 @@ def _full_the_second_time(make: Callable[..., Any]) -> Callable[..., Any]:
     return full
 
 
-def _on_rank(rank: int, ranks: int, address: str, folder: str) -> dict[str, Any]:
-    group = join_group(rank, ranks, address)
-    found = everything(group, Path(folder))
-    group.close()
-    return found
-
-
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     _graph()
-    return run_ranks(_on_rank, 2, str(tmp_path_factory.mktemp("changes")))
+    return in_groups(everything, 2, tmp_path_factory.mktemp("changes"))
 
 
 def test_every_change_is_made_on_both_ranks_at_one_step(ranks: list[dict[str, Any]]) -> None:

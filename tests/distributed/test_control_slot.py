@@ -16,7 +16,8 @@ from torch import nn
 from dtdg_lab.config.record_tables import MAX_CONTROL_VERSION
 from dtdg_lab.core.errors import ControlError
 from dtdg_lab.distributed.gradients import FlatGradients
-from dtdg_lab.testing.processes import join_group, run_ranks
+from dtdg_lab.distributed.group import Group
+from tests.distributed.groups import in_groups
 
 CHANGES = 1000
 DTYPES = (torch.float32, torch.float64)
@@ -46,20 +47,19 @@ def _apply(store: Any, settings: dict[str, Any], applied: int, version: int) -> 
     return version
 
 
-def _train_under_changes(rank: int, ranks: int, address: str, changes: list[dict[str, Any]]) -> dict[str, Any]:
+def _train_under_changes(group: Group, changes: list[dict[str, Any]]) -> dict[str, Any]:
     """Steps with a new version applied before each next one; ends when ``stop`` is applied."""
-    group = join_group(rank, ranks, address)
     parameter = nn.Parameter(torch.zeros(50))
     gradients = FlatGradients([parameter], group)
     asker = _Asker(group.store, changes, 0.001)
     settings: dict[str, Any] = {"learning_rate": 0.0, "paused": False, "stop": False}
     applied, step, history, meetings = 0, 0, [], []
     group.barrier()
-    if rank == 0:
+    if group.rank == 0:
         asker.start()
     while not settings["stop"]:
         gradients.zero()
-        gradients.gradients.fill_(float(rank + 1))
+        gradients.gradients.fill_(float(group.rank + 1))
         agreed = gradients.exchange(version=asker.version, loss_sum=0.0, groups=1)
         with torch.no_grad():
             parameter.sub_(settings["learning_rate"] * gradients.gradients)
@@ -70,7 +70,6 @@ def _train_under_changes(rank: int, ranks: int, address: str, changes: list[dict
             time.sleep(MEETING_S)
             applied = _apply(group.store, settings, applied, gradients.agree(asker.version))
             meetings.append((step, applied, time.monotonic()))
-    group.close()
     return {"history": history, "meetings": meetings, "parameter": parameter.detach(), "applied": applied}
 
 
@@ -78,7 +77,7 @@ def _train_under_changes(rank: int, ranks: int, address: str, changes: list[dict
 def thousand() -> list[dict[str, Any]]:
     """Four ranks, a thousand changes of the learning rate, then stop."""
     changes: list[dict[str, Any]] = [{"learning_rate": number * 1e-6} for number in range(1, CHANGES)]
-    return run_ranks(_train_under_changes, 4, [*changes, {"stop": True}])
+    return in_groups(_train_under_changes, 4, [*changes, {"stop": True}])
 
 
 def test_a_thousand_changes_and_no_step_of_disagreement(thousand: list[dict[str, Any]]) -> None:
@@ -100,23 +99,23 @@ def test_changes_at_one_step_leave_the_same_bits(thousand: list[dict[str, Any]])
         assert torch.equal(seen["parameter"], thousand[0]["parameter"])
 
 
-def _stop_known_by_the_last(rank: int, ranks: int, address: str, dtype: torch.dtype) -> list[tuple[bool, int, float]]:
+def _stop_known_by_the_last(group: Group, dtype: torch.dtype) -> list[tuple[bool, int, float]]:
     """The last rank comes 0.2 s after the others, and hears of a stop before its third step."""
-    group = join_group(rank, ranks, address)
     gradients = FlatGradients([nn.Parameter(torch.zeros(8, dtype=dtype))], group)
     seen = []
     for step in range(4):
         group.barrier()
-        time.sleep(0.2 * (rank == ranks - 1))
-        agreed = gradients.exchange(version=step, loss_sum=0.0, groups=1, stops=rank == ranks - 1 and step == 2)
+        time.sleep(0.2 * (group.rank == group.size - 1))
+        agreed = gradients.exchange(
+            version=step, loss_sum=0.0, groups=1, stops=group.rank == group.size - 1 and step == 2
+        )
         seen.append((agreed.stops, agreed.version, agreed.wait_s))
-    group.close()
     return seen
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_a_stop_that_any_rank_knows_reaches_all_with_that_step(dtype: torch.dtype) -> None:
-    for rank, seen in enumerate(run_ranks(_stop_known_by_the_last, 3, dtype)):
+    for rank, seen in enumerate(in_groups(_stop_known_by_the_last, 3, dtype)):
         assert [stops for stops, _, _ in seen] == [False, False, True, False]
         assert [version for _, version, _ in seen] == [0, 1, 2, 3]
         for _, _, wait_s in seen:
@@ -129,7 +128,7 @@ def test_paused_ranks_meet_leave_together_and_can_be_stopped() -> None:
         asked += [{"paused": True}, {"learning_rate": number * 1e-3}, {"paused": False}, {"learning_rate": 0.5}]
     # the pauses come 1 ms after each other: some are over before a meeting, so a long one follows
     asked += [{"paused": True}, *[{"learning_rate": float(number)} for number in range(400)]]
-    results = run_ranks(_train_under_changes, 4, [*asked, {"stop": True}])
+    results = in_groups(_train_under_changes, 4, [*asked, {"stop": True}])
     rounds = [[(step, applied) for step, applied, _ in seen["meetings"]] for seen in results]
     assert len(rounds[0]) >= 3
     assert all(own == rounds[0] for own in rounds)
@@ -145,10 +144,8 @@ def test_paused_ranks_meet_leave_together_and_can_be_stopped() -> None:
         assert max(left_s) - min(left_s) < 0.5
 
 
-def _send_versions(rank: int, ranks: int, address: str) -> list[tuple[list[int], str]]:
-    group = join_group(rank, ranks, address)
+def _send_versions(group: Group) -> list[tuple[list[int], str]]:
     results = [_send(FlatGradients([nn.Parameter(torch.zeros(10, dtype=dtype))], group)) for dtype in DTYPES]
-    group.close()
     return results
 
 
@@ -168,7 +165,7 @@ def _send(gradients: FlatGradients) -> tuple[list[int], str]:
 
 def test_the_slot_is_exact_to_the_last_version_and_refuses_the_next() -> None:
     assert VERSIONS[-1] == MAX_CONTROL_VERSION
-    for rank in run_ranks(_send_versions, 2):
+    for rank in in_groups(_send_versions, 2):
         for received, validate_settings in rank:
             assert received == VERSIONS
             assert "16777216" in validate_settings

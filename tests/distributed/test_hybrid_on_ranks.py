@@ -21,6 +21,7 @@ from dtdg_lab.systems.hybrid_batches.part_batches import FIRST_NEW
 from dtdg_lab.systems.hybrid_batches.strategy import HybridBatchStrategy
 from dtdg_lab.testing.processes import run_ranks
 from dtdg_lab.training.build import RunComponents
+from tests.distributed.groups import TakenStep, assert_same_steps, in_groups
 from tests.distributed.hybrid_on_ranks import (
     APART_EPOCHS,
     CASES,
@@ -41,36 +42,32 @@ from tests.hybrid_training import train
 from tests.thinning import thinned, values_that_run
 
 ids = [" ".join(str(value) for value in case.values()) for case in CASES]
-EventList = list[dict[str, Any]]
 
 
 # one plan on one, two and four processes, and on the whole graph
 
 
 @cache
-def alone(case: int) -> EventList:
+def alone(case: int) -> list[TakenStep]:
     return first_steps(CASES[case], SoloGroup())
 
 
 @pytest.fixture(scope="module", params=thinned([2, 4]), ids=lambda ranks: f"{ranks} processes")
-def ranks(request: pytest.FixtureRequest) -> list[dict[int, EventList]]:
-    return run_ranks(all_cases, request.param, [case for (case,) in values_that_run(request, "case")])
+def ranks(request: pytest.FixtureRequest) -> list[dict[int, list[TakenStep]]]:
+    return in_groups(all_cases, request.param, [case for (case,) in values_that_run(request, "case")])
 
 
 @pytest.mark.parametrize("case", thinned(range(len(CASES)), (1, 3, 4)), ids=ids)
-def test_one_plan_on_several_processes(ranks: list[dict[int, EventList]], case: int) -> None:
+def test_one_plan_on_several_processes(ranks: list[dict[int, list[TakenStep]]], case: int) -> None:
     assert len(alone(case)) == 2 * STEPS
+    for found in ranks:
+        assert_same_steps(found[case], alone(case))
     for step, wanted in enumerate(alone(case)):
         each = [found[case][step] for found in ranks]
-        largest = np.abs(wanted["gradient"]).max()
-        assert largest > 0
-        for found in each:
-            assert found["loss"] == pytest.approx(wanted["loss"], rel=1e-10)
-            assert np.abs(found["gradient"] - wanted["gradient"]).max() <= 1e-10 * largest
-            assert (found["groups"], found["sent"]) == (PARTS, 0)  # nothing before gradients
-        assert [of for found in each for of in found["batches"]] == wanted["batches"]
-        assert sum(found["work"] for found in each) == wanted["work"]
-    assert len({tuple(found["batches"]) for found in alone(case)}) == len(alone(case))
+        assert {(found.groups, found.sent) for found in each} == {(PARTS, 0)}, "nothing is sent before gradients"
+        assert [of for found in each for of in _batches(found)] == _batches(wanted)
+        assert sum(found.work for found in each) == wanted.work
+    assert len({tuple(_batches(found)) for found in alone(case)}) == len(alone(case))
 
 
 @pytest.mark.parametrize(
@@ -85,9 +82,14 @@ def test_a_step_is_the_mean_over_parts_of_their_targets_in_the_whole_graph(case:
         losses.append(_loss_on_the_whole(built, part.number, batch))
     torch.stack(losses).mean().backward()
     wanted = alone(case)[0]
-    assert float(torch.stack(losses).mean().detach()) == pytest.approx(wanted["loss"], rel=1e-10)
+    assert float(torch.stack(losses).mean().detach()) == pytest.approx(wanted.loss, rel=1e-10)
     gradient = torch.cat([of.grad.reshape(-1) for of in built.model.parameters() if of.grad is not None]).numpy()
-    assert np.abs(gradient - wanted["gradient"]).max() <= 1e-10 * np.abs(gradient).max()
+    assert np.abs(gradient - wanted.gradient).max() <= 1e-10 * np.abs(gradient).max()
+
+
+def _batches(step: TakenStep) -> list[tuple[Any, ...]]:
+    """The batches of parts, without the seconds they took."""
+    return [(row[0], *row[2:9]) for row in step.rows["targets"]]
 
 
 def _loss_on_the_whole(built: RunComponents, part: int, batch: TargetBatch) -> Tensor:

@@ -19,8 +19,8 @@ from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import EdgeSet
-from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.testing.training import train_in_memory
+from tests.distributed.groups import in_groups
 from tests.thinning import thinned, values_that_run
 
 EPOCHS = 5
@@ -72,16 +72,11 @@ def curve(group: Group, graph: DynamicGraph, config: RunConfig, folder: Path) ->
     return {"losses": done.losses, "scores": scores}
 
 
-def _on_rank(
-    rank: int, ranks: int, address: str, graphs: dict[str, DynamicGraph], places: list[Place], folder: Path
-) -> Found:
-    group = join_group(rank, ranks, address)
-    found = {
-        (dataset, case): curve(group, graphs[dataset], _config(CASES[case], dataset, ranks), folder)
+def _on_rank(group: Group, graphs: dict[str, DynamicGraph], places: list[Place], folder: Path) -> Found:
+    return {
+        (dataset, case): curve(group, graphs[dataset], _config(CASES[case], dataset, group.size), folder)
         for dataset, case in places
     }
-    group.close()
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +111,7 @@ def ranks(
 ) -> list[Found]:
     places = [place for place in values_that_run(request, "dataset", "case") if place[0] in graphs]
     here = {dataset: graphs[dataset] for dataset, _ in places}
-    return run_ranks(_on_rank, request.param, here, places, tmp_path_factory.mktemp("ranks"))
+    return in_groups(_on_rank, request.param, here, places, tmp_path_factory.mktemp("ranks"))
 
 
 def _check_here(dataset: str, graphs: dict[str, DynamicGraph]) -> None:

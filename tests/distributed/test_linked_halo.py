@@ -23,8 +23,8 @@ from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.network.linked_group import LinkedGroup
 from dtdg_lab.network.links import LinkState, parse_links
-from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.testing.training import train_in_memory
+from tests.distributed.groups import in_groups
 
 RANKS, TURNS, WIDTH = 4, 4, 8
 SLOW_S, LESS_S, LATE_S, RATE_S = 0.12, 0.1, 0.08, 0.1
@@ -138,8 +138,7 @@ def _splits(group: LinkedGroup) -> dict[str, Any]:
     return found
 
 
-def _mechanics(rank: int, ranks: int, address: str) -> dict[str, Any]:
-    inner = join_group(rank, ranks, address)
+def _mechanics(inner: Group) -> dict[str, Any]:
     group = LinkedGroup(inner)
     group.bytes_sent = 0
     found = {"owners": _owners(group), "late": _late(group), "rates": _rates(group), "splits": _splits(group)}
@@ -147,9 +146,9 @@ def _mechanics(rank: int, ranks: int, address: str) -> dict[str, Any]:
     found["passed on"] = (
         group.bytes_sent == inner.bytes_sent > 0,
         group.bytes_received == inner.bytes_received,
-        group.broadcast_text("a" if rank == 0 else "b"),
+        group.broadcast_text("a" if inner.rank == 0 else "b"),
         group.broadcast_array(np.arange(3)).tolist(),
-        group.gather_rows(torch.full((1, 1), float(rank)), ONES)[:, 0].tolist(),
+        group.gather_rows(torch.full((1, 1), float(inner.rank)), ONES)[:, 0].tolist(),
         abs(group.clock_ns() - inner.clock_ns()) < 1e9,
     )
     group.close()
@@ -158,7 +157,7 @@ def _mechanics(rank: int, ranks: int, address: str) -> dict[str, Any]:
 
 @cache
 def _found() -> list[dict[str, Any]]:
-    return run_ranks(_mechanics, RANKS)
+    return in_groups(_mechanics, RANKS)
 
 
 def test_two_slow_owners_cost_the_slower_one_and_not_the_sum() -> None:
@@ -234,10 +233,9 @@ def _graph() -> DynamicGraph:
     return load_for(RunConfig(**HALO))
 
 
-def _train(rank: int, ranks: int, address: str, folder: str) -> dict[str, Any]:
-    inner = join_group(rank, ranks, address)
-    config, found = RunConfig(ranks=ranks, **HALO), {}
-    links = parse_links(f"0>1 delay={HALO_MS}", ranks)
+def _train(inner: Group, folder: str) -> dict[str, Any]:
+    config, found = RunConfig(ranks=inner.size, **HALO), {}
+    links = parse_links(f"0>1 delay={HALO_MS}", inner.size)
     for name, group in (("plain", inner), ("slow", LinkedGroup(inner, links))):
         done = train_in_memory(config, _graph(), Path(folder) / f"{name}.pt", group=group)
         rows = done.recorder.tables["exchanges"]
@@ -247,13 +245,12 @@ def _train(rank: int, ranks: int, address: str, folder: str) -> dict[str, Any]:
             "in_flight_s": sum(row["in_flight_s"] for row in rows),
             "parameters": {key: value.numpy() for key, value in done.parameters.items()},
         }
-    inner.close()
     return found
 
 
 def test_a_halo_on_slow_links_trains_to_the_same_bits(tmp_path: Path) -> None:
     _graph()
-    ranks = run_ranks(_train, 2, str(tmp_path))
+    ranks = in_groups(_train, 2, str(tmp_path))
     for found in ranks:
         assert found["slow"]["losses"] == found["plain"]["losses"] and len(found["slow"]["losses"]) == EPOCHS
         for name, value in found["plain"]["parameters"].items():

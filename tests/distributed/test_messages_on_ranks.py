@@ -22,15 +22,14 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.engine.exchange.exchanger import Exchanger
 from dtdg_lab.engine.exchange.halo import HaloSequence
-from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.models.base import GraphView
 from dtdg_lab.models.graph_view import DenseView
-from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import build
 from dtdg_lab.training.partition import blocks_event
+from tests.distributed.groups import in_groups, take_step
 from tests.message_models import name_of, register_models
 from tests.registrations import registered_apart
 from tests.thinning import thinned, values_that_run
@@ -102,10 +101,10 @@ def _owner() -> np.ndarray:
     return np.random.default_rng(5).permutation(np.arange(NODES) % 2).astype(np.int32)
 
 
-def _layers_on_rank(rank: int, ranks: int, address: str) -> dict[Any, dict[str, Any]]:
-    group, found = join_group(rank, ranks, address), {}
-    partition = Partition(_owner(), 2).on_ranks(ranks)
-    own = torch.from_numpy(partition.vertices(rank))
+def _layers_on_rank(group: Group) -> dict[Any, dict[str, Any]]:
+    found = {}
+    partition = Partition(_owner(), 2).on_ranks(group.size)
+    own = torch.from_numpy(partition.vertices(group.rank))
     for way in WAYS:
         edges, reduce, weighted = way
         exchanger = Exchanger(group)
@@ -122,13 +121,12 @@ def _layers_on_rank(rank: int, ranks: int, address: str) -> dict[Any, dict[str, 
         y = _two_layers(view, x, gates, edges, reduce)
         found[way] = _backward(y, x, gates, _scale()[:, own].flatten(0, 1)) | {"links": exchanger.drain()}
         found[way]["own"] = own.numpy()
-    group.close()
     return found
 
 
 @pytest.fixture(scope="module")
 def on_ranks() -> dict[int, list[dict[Any, dict[str, Any]]]]:
-    return {ranks: run_ranks(_layers_on_rank, ranks) for ranks in (1, 2)}
+    return {ranks: in_groups(_layers_on_rank, ranks) for ranks in (1, 2)}
 
 
 def _dense(edges: str, reduce: str, weighted: bool) -> dict[str, Any]:
@@ -238,18 +236,13 @@ def _trained(group: Group, model: str, system: str, more: dict[str, Any]) -> dic
     parts = {} if system in ("single", "esdg", "esdg-hybrid", "psg") else {"parts": 2}
     config = RunConfig(**{**SMALL, **parts, **more}, system=system, model=model, ranks=group.size)
     built, sent = build(config, _graph(), group), group.bytes_sent
-    found: dict[str, Any] = {"losses": [], "gradients": []}
-    for work in list(built.strategy.epoch(0))[:STEPS]:
-        built.gradients.zero()
-        computed = built.strategy.compute(work, StepMarks())
-        agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
-        built.optimizer.step()
-        found["losses"].append(agreed.loss_sum)
-        found["gradients"].append(built.gradients.gradients.clone().numpy())
+    steps = [take_step(built, group, work) for work in list(built.strategy.epoch(0))[:STEPS]]
+    found: dict[str, Any] = {"losses": [step.loss for step in steps], "gradients": [step.gradient for step in steps]}
     found["losses"] += [row.loss for row in built.evaluator.evaluate(built.model, ("validation",), final=False)]
     found["bytes"] = group.bytes_sent - sent
-    rows = built.strategy.rows()
-    found["links"], found["collectives"] = rows.get("links", []), {row[2] for row in rows.get("exchanges", [])}
+    rows = [step.rows for step in steps]
+    found["links"] = [link for tables in rows for link in tables.get("links", [])]
+    found["collectives"] = {row[2] for tables in rows for row in tables.get("exchanges", [])}
     if system == "esdg":
         told = blocks_event(config, _graph(), built.strategy.plan, built.task).write()
         found["told"] = {way: np.array(sent) for way, sent in told["predicted"].items()}
@@ -257,11 +250,8 @@ def _trained(group: Group, model: str, system: str, more: dict[str, Any]) -> dic
     return found
 
 
-def _trainings_on_rank(rank: int, ranks: int, address: str, trainings: list[Any]) -> list[dict[str, Any]]:
-    group = join_group(rank, ranks, address)
-    found = [_trained(group, *training) for training in trainings]
-    group.close()
-    return found
+def _trainings_on_rank(group: Group, trainings: list[Any]) -> list[dict[str, Any]]:
+    return [_trained(group, *training) for training in trainings]
 
 
 def _assert_same(found: dict[str, Any], expected: dict[str, Any]) -> None:
@@ -280,7 +270,7 @@ def _trainings(case: int) -> list[tuple[str, str, dict[str, Any]]]:
 def on_two(request: pytest.FixtureRequest) -> list[dict[int, list[dict[str, Any]]]]:
     """What each of two ranks found, by case: with the pull, and with messages."""
     cases = [case for (case,) in values_that_run(request, "case") if CASES[case][3] == 2]
-    found = run_ranks(_trainings_on_rank, 2, [training for case in cases for training in _trainings(case)])
+    found = in_groups(_trainings_on_rank, 2, [training for case in cases for training in _trainings(case)])
     return [dict(zip(cases, zip(of[::2], of[1::2], strict=True), strict=True)) for of in found]
 
 
@@ -321,7 +311,7 @@ def test_weights_from_data_train_as_on_one_process(system: str, more: dict[str, 
     model = name_of("top", by_messages=True)
     windows = system in ("full-history", "flaredtdg")  # whose loss is that of the last snapshot
     expected = _trained(SoloGroup(), model, *((system, more) if windows else ("single", {})))
-    by_rank = [found for (found,) in run_ranks(_trainings_on_rank, ranks, [(model, system, more)])]
+    by_rank = [found for (found,) in in_groups(_trainings_on_rank, ranks, [(model, system, more)])]
     for found in by_rank:
         _assert_same(found, expected)
     if system != "esdg":

@@ -15,8 +15,8 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.testing.training import train_in_memory
+from tests.distributed.groups import in_groups
 
 SMALL = {
     "dataset": "growing",
@@ -79,12 +79,9 @@ def _remote(tables: Any) -> dict[str, Any]:
     }
 
 
-def _on_rank(rank: int, ranks: int, address: str, folder: str) -> dict[str, Any]:
-    group = join_group(rank, ranks, address)
+def _on_rank(group: Group, folder: str) -> dict[str, Any]:
     systems = [system for system in catalogue.names("systems") if system not in ALONE]
-    found = {system: _recorded(system, group, Path(folder)) for system in systems}
-    group.close()
-    return found
+    return {system: _recorded(system, group, Path(folder)) for system in systems}
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +89,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[st
     """What ranks recorded of every system; those of one process have one, the others two."""
     _graph()
     folder = tmp_path_factory.mktemp("aliases")
-    ranks = run_ranks(_on_rank, 2, str(folder))
+    ranks = in_groups(_on_rank, 2, str(folder))
     found = {system: [rank[system] for rank in ranks] for system in ranks[0]}
     return {**{system: [_recorded(system, SoloGroup(), folder)] for system in ALONE}, **found}
 

@@ -15,9 +15,11 @@ import pytest
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.group import Group
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.testing.processes import delayed_group, join_group, run_ranks
+from dtdg_lab.testing.processes import delayed_group
 from dtdg_lab.testing.training import Trained, train_in_memory
+from tests.distributed.groups import in_groups
 
 pytestmark = pytest.mark.slow  # seconds are compared; that no bit changes: test_snapshot_plans.py
 LEG_S, EPOCHS, HIDDEN, NODES, OWN = 0.025, 5, 64, 2800, 6
@@ -42,18 +44,16 @@ def _graph() -> DynamicGraph:
     return load_for(RunConfig(system="esdg", **BUSY))
 
 
-def _on_rank(rank: int, ranks: int, address: str, folder: str) -> dict[bool, dict[str, Any]]:
-    group = join_group(rank, ranks, address)
+def _on_rank(group: Group, folder: str) -> dict[bool, dict[str, Any]]:
     network, found = delayed_group(group, 0.0, BYTES_PER_S), {}
     for overlap in (False, True):
-        config = RunConfig(system="esdg", overlap=overlap, ranks=ranks, **BUSY)
+        config = RunConfig(system="esdg", overlap=overlap, ranks=group.size, **BUSY)
         done = train_in_memory(config, _graph(), Path(folder) / "last.pt", group=network)
         found[overlap] = {
             "losses": done.losses,
             "steps": [_seconds(done, step) for step in range(1, EPOCHS)],
             "exchanges": sum(done.recorder.column("exchanges", "exchanges")),
         }
-    group.close()
     return found
 
 
@@ -66,7 +66,7 @@ def _seconds(done: Trained, step: int) -> tuple[float, float]:
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[bool, dict[str, Any]]]:
     _graph()
-    return run_ranks(_on_rank, 2, str(tmp_path_factory.mktemp("overlap")))
+    return in_groups(_on_rank, 2, str(tmp_path_factory.mktemp("overlap")))
 
 
 def test_overlap_changes_no_bit_of_the_losses(ranks: list[dict[bool, dict[str, Any]]]) -> None:

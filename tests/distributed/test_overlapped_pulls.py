@@ -16,13 +16,14 @@ import pytest
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.exchange.task_order import TaskTimePredictor
-from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
-from dtdg_lab.testing.processes import delayed_group, join_group, run_ranks
+from dtdg_lab.testing.processes import delayed_group
 from dtdg_lab.testing.training import train_in_memory
 from dtdg_lab.training.build import build
+from tests.distributed.groups import in_groups, take_step
 from tests.thinning import thinned
 
 DELAY_S, NODES = 0.05, 6000
@@ -55,11 +56,10 @@ def _graph(nodes: int) -> DynamicGraph:
     return load_for(RunConfig(**(BUSY if nodes == NODES else SMALL)))
 
 
-def _slow(rank: int, ranks: int, address: str, folder: str) -> dict[bool, dict[str, Any]]:
-    group = join_group(rank, ranks, address)
+def _slow(group: Group, folder: str) -> dict[bool, dict[str, Any]]:
     network, found = delayed_group(group, DELAY_S), {}
     for overlap in (False, True):
-        config = RunConfig(ranks=ranks, overlap=overlap, **BUSY)
+        config = RunConfig(ranks=group.size, overlap=overlap, **BUSY)
         done = train_in_memory(config, _graph(NODES), Path(folder) / "last.pt", group=network)
         whole = {row["step"] for row in done.recorder.tables["batches"] if len(row["chunks"]) == BUSY["window"]}
         spent = [
@@ -68,14 +68,13 @@ def _slow(rank: int, ranks: int, address: str, folder: str) -> dict[bool, dict[s
             if row["step"] in whole
         ]
         found[overlap] = {"losses": done.losses, "spent": spent, "tasks": done.recorder.tables["tasks"]}
-    group.close()
     return found
 
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory: pytest.TempPathFactory) -> list[dict[bool, dict[str, Any]]]:
     _graph(NODES)
-    return run_ranks(_slow, 2, str(tmp_path_factory.mktemp("slow")))
+    return in_groups(_slow, 2, str(tmp_path_factory.mktemp("slow")))
 
 
 @pytest.mark.slow
@@ -125,30 +124,25 @@ class _Contrary(TaskTimePredictor):
         return self._draw.exponential(size=len(np.asarray(features)))
 
 
-def _contrary(rank: int, ranks: int, address: str) -> tuple[list[float], list[Any], list[Any]]:
+def _contrary(group: Group) -> tuple[list[float], list[Any], list[Any]]:
     """Losses with predictors that disagree, the orders that came of them, and losses in time order."""
-    group, losses, orders = join_group(rank, ranks, address), {}, []
+    losses, orders = {}, []
     for overlap in (True, False):
-        built = build(RunConfig(ranks=ranks, overlap=overlap, **SMALL), _graph(80), group)
+        built = build(RunConfig(ranks=group.size, overlap=overlap, **SMALL), _graph(80), group)
         assert isinstance(built.strategy, DecayedWindowStrategy)
-        built.strategy.pace.predictor = _Contrary(rank)
+        built.strategy.pace.predictor = _Contrary(group.rank)
         losses[overlap] = []
         for work in built.strategy.epoch(0):
-            built.gradients.zero()
-            computed = built.strategy.compute(work, StepMarks())
-            agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
-            losses[overlap].append(agreed.loss_sum)
-            built.optimizer.step()
+            losses[overlap].append(take_step(built, group, work).loss)
             if overlap:
                 orders.append([built.strategy.pace.order(layer) for layer in range(2)])
-    group.close()
     return losses[True], orders, losses[False]
 
 
 @pytest.mark.parametrize("ranks", thinned([2, 4]))
 def test_ranks_that_predict_otherwise_agree_on_an_order(ranks: int) -> None:
     _graph(80)
-    found = run_ranks(_contrary, ranks)
+    found = in_groups(_contrary, ranks)
     for losses, orders, in_time_order in found:
         assert orders == found[0][1] and losses == in_time_order == found[0][0]
     assert len({str(order) for order in found[0][1]}) > 3, "orders follow the predictions"

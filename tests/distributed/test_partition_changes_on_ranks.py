@@ -22,10 +22,10 @@ from dtdg_lab.engine.exchange.halo import HaloSequence
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition import child_process as in_child
 from dtdg_lab.systems.vertex_parts import strategy
-from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.testing.training import Trained, train_in_memory
 from dtdg_lab.training import build
 from dtdg_lab.training import partition as partitioned
+from tests.distributed.groups import in_groups
 
 EPOCHS = 9
 SMALL = {
@@ -131,17 +131,10 @@ def _no_memory(*_: Any, **__: Any) -> Any:
     raise MemoryError("cannot map the part")
 
 
-def _on_rank(rank: int, ranks: int, address: str, folder: str) -> dict[str, Any]:
-    group = join_group(rank, ranks, address)
-    found = everything(group, Path(folder))
-    group.close()
-    return found
-
-
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     _graph()
-    return run_ranks(_on_rank, 2, str(tmp_path_factory.mktemp("changes")))
+    return in_groups(everything, 2, tmp_path_factory.mktemp("changes"))
 
 
 def test_every_change_is_made_on_both_ranks_at_one_step(ranks: list[dict[str, Any]]) -> None:

@@ -19,15 +19,14 @@ from dtdg_lab.config.catalogue import PROTOCOLS
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
-from dtdg_lab.distributed.store import open_store
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import split
 from dtdg_lab.models.base import make_model
 from dtdg_lab.models.graph_view import DenseView
 from dtdg_lab.testing.models import run_model
-from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import RunComponents, build, make_task
+from tests.distributed.groups import in_groups
 from tests.thinning import thinned, values_that_run
 
 PARTS, STEPS = 4, 3
@@ -157,13 +156,6 @@ def everything(group: Group, wanted: dict[str, list[Any]]) -> dict[str, Any]:
     return found
 
 
-def _on_rank(rank: int, ranks: int, address: str, wanted: dict[str, list[Any]]) -> dict[str, Any]:
-    group = join_group(rank, ranks, address)
-    found = everything(group, wanted)
-    group.close()
-    return found
-
-
 @pytest.fixture(scope="module")
 def wanted(request: pytest.FixtureRequest) -> dict[str, list[Any]]:
     return {name: [value for (value,) in values_that_run(request, name)] for name in COMPARED}
@@ -177,18 +169,8 @@ def solo(wanted: dict[str, list[Any]]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module", params=thinned([1, 2, 4], [1]), ids=lambda ranks: f"{ranks} processes")
 def ranks(request: pytest.FixtureRequest, wanted: dict[str, list[Any]]) -> list[dict[str, Any]]:
-    """What each of R gloo processes found; the one of R = 1 is this one."""
-    if request.param > 1:
-        return run_ranks(_on_rank, request.param, wanted)
-    threads = torch.get_num_threads()
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("GLOO_SOCKET_IFNAME", "lo")
-        store, address = open_store(1)
-        try:
-            return [_on_rank(0, 1, address, wanted)]
-        finally:
-            torch.set_num_threads(threads)
-            store.remove()
+    """What each of R gloo processes found."""
+    return in_groups(everything, request.param, wanted)
 
 
 def _assert_close(found: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float) -> None:

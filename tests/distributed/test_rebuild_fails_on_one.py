@@ -11,9 +11,10 @@ import pytest
 from dtdg_lab.config.catalogue import family
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.group import Group
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.testing.training import train_in_memory
+from tests.distributed.groups import in_groups
 
 FAMILY = family("decayed_windows")
 SMALL = {
@@ -38,16 +39,15 @@ def _graph() -> DynamicGraph:
     return load_for(RunConfig(**SMALL))
 
 
-def _on_rank(rank: int, ranks: int, address: str, folder: str) -> tuple[list[float], list[str], list[float]]:
+def _on_rank(group: Group, folder: str) -> tuple[list[float], list[str], list[float]]:
     """Losses of a run whose change fails on rank 1, why it was refused, and losses of a run left alone."""
-    group = join_group(rank, ranks, address)
     quiet = train_in_memory(RunConfig(**SMALL), _graph(), Path(folder) / "last.pt", group=group).losses
     make, made = FAMILY.build, []
 
     def failing(of: Any) -> Any:
         made.append(of.config["window"])
         strategy = make(of)  # it is collective
-        if rank == 1 and of.config["window"] == 3:
+        if group.rank == 1 and of.config["window"] == 3:
             raise MemoryError("no room")
         return strategy
 
@@ -56,7 +56,6 @@ def _on_rank(rank: int, ranks: int, address: str, folder: str) -> tuple[list[flo
         RunConfig(**SMALL), _graph(), Path(folder) / "last.pt", group=group, script={4: {"set": {"window": 3}}}
     )
     FAMILY.build = make
-    group.close()
     assert made == [4, 3]
     refused = [row["data"]["reason"] for row in done.recorder.tables["events"] if row["kind"] == "refused"]
     return done.losses, refused, quiet
@@ -64,7 +63,7 @@ def _on_rank(rank: int, ranks: int, address: str, folder: str) -> tuple[list[flo
 
 def test_a_rebuild_that_fails_on_one_rank_is_refused_on_all(tmp_path_factory: pytest.TempPathFactory) -> None:
     _graph()
-    found = run_ranks(_on_rank, 2, str(tmp_path_factory.mktemp("rebuild")))
+    found = in_groups(_on_rank, 2, str(tmp_path_factory.mktemp("rebuild")))
     for losses, _, quiet in found:
         assert losses == quiet
     assert found[0][1][0].startswith("rank 1 could not build it: MemoryError: no room. Cannot allocate memory")

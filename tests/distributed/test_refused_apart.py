@@ -10,11 +10,12 @@ from typing import Any
 from dtdg_lab.config.catalogue import family
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.averager import Averager
+from dtdg_lab.distributed.group import Group
 from dtdg_lab.distributed.model_averaging import averager_for
-from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training import pacing
 from dtdg_lab.training.rebuilding import Rebuilder
 from dtdg_lab.training.replay import RecordedRequest, RunReplay, changes_key
+from tests.distributed.groups import in_groups
 from tests.distributed.hybrid_on_ranks import run_config
 from tests.hybrid_training import train
 
@@ -27,9 +28,8 @@ def _named(run: str, *given: Any, name: str, **more: Any) -> Averager:
     return averager_for(*given, name=f"{run} {name}", **more)
 
 
-def _on_rank(rank: int, ranks: int, address: str, folder: str) -> list[tuple[list[float], list[str], int]]:
+def _on_rank(group: Group, folder: str) -> list[tuple[list[float], list[str], int]]:
     """Losses, reasons and the step of the change, of a run and of its replay, in which the change could be made."""
-    group = join_group(rank, ranks, address)
     config, found = run_config(**FIXED), []
     graph, make, stood = load_for(config), FAMILY.build, list[int]()
 
@@ -64,12 +64,11 @@ def _on_rank(rank: int, ranks: int, address: str, folder: str) -> list[tuple[lis
     again = train(config, graph, Path(folder) / "again.pt", group=group, replay=replay)
     for of, step in zip((done, again), stood, strict=True):
         found.append((of.losses, [row["data"]["reason"] for row in of.recorder.events("refused")], step))
-    group.close()
     return found
 
 
 def test_what_was_refused_between_ranks_at_own_steps_is_refused_again(tmp_path: Path) -> None:
-    found = run_ranks(_on_rank, 2, str(tmp_path))
+    found = in_groups(_on_rank, 2, str(tmp_path))
     for (losses, _, at), (again, _, _) in found:
         assert losses == again and at > 0
     assert found[0][0][2] != found[1][0][2], "ranks were at steps of their own"

@@ -6,13 +6,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from dtdg_lab.distributed.group import SoloGroup
-from dtdg_lab.testing.processes import run_ranks
+from tests.distributed.groups import TakenStep, assert_same_steps, in_groups
 from tests.distributed.remote_on_ranks import (
     CASES,
     COMING,
@@ -28,35 +27,35 @@ from tests.remote_training import STEPS as EPOCH_STEPS
 from tests.thinning import thinned, values_that_run
 
 ids = [" ".join(str(value) for value in case.values()) for case in CASES]
-EventList = list[dict[str, Any]]
 
 
 # one plan on one, two and four processes
 
 
 @cache
-def alone(case: int) -> EventList:
+def alone(case: int) -> list[TakenStep]:
     return first_steps(CASES[case], SoloGroup())
 
 
 @pytest.fixture(scope="module", params=thinned([2, 4]), ids=lambda ranks: f"{ranks} processes")
-def ranks(request: pytest.FixtureRequest) -> list[list[EventList]]:
-    return run_ranks(all_cases, request.param)
+def ranks(request: pytest.FixtureRequest) -> list[list[list[TakenStep]]]:
+    return in_groups(all_cases, request.param)
 
 
 @pytest.mark.parametrize("case", range(len(CASES)), ids=ids)
-def test_one_plan_on_several_processes(ranks: list[list[EventList]], case: int) -> None:
+def test_one_plan_on_several_processes(ranks: list[list[list[TakenStep]]], case: int) -> None:
     assert len(alone(case)) == STEPS
+    for found in ranks:
+        assert_same_steps(found[case], alone(case))
     for step, wanted in enumerate(alone(case)):
-        each = [found[case][step] for found in ranks]
-        largest = np.abs(wanted["gradient"]).max()
-        assert largest > 0
-        for found in each:
-            assert found["loss"] == pytest.approx(wanted["loss"], rel=1e-10)
-            assert np.abs(found["gradient"] - wanted["gradient"]).max() <= 1e-10 * largest
-            assert found["groups"] == wanted["groups"] > 0
-        assert {part: rows for found in each for part, rows in found["remote"].items()} == wanted["remote"]
-        assert len(wanted["remote"]) == PARTS and sum(wanted["remote"].values()) > 0
+        assert {found[case][step].groups for found in ranks} == {wanted.groups}
+        asked = {part: rows for found in ranks for part, rows in _remote(found[case][step]).items()}
+        assert asked == _remote(wanted) and len(asked) == PARTS and sum(asked.values()) > 0
+
+
+def _remote(step: TakenStep) -> dict[int, int]:
+    """Part -> rows that it asked others for."""
+    return {row[0]: row[2] for row in step.rows["resolved"]}
 
 
 # runs on two ranks
@@ -66,7 +65,7 @@ def test_one_plan_on_several_processes(ranks: list[list[EventList]], case: int) 
 def stories(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     policies, struck = ([value for (value,) in values_that_run(request, name)] for name in ("policy", "story"))
     policies = [*dict.fromkeys(["on_demand", "fixed", *policies])]
-    return run_ranks(all_stories, 2, str(tmp_path_factory.mktemp("stories")), policies, struck)
+    return in_groups(all_stories, 2, str(tmp_path_factory.mktemp("stories")), policies, struck)
 
 
 def _same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:

@@ -17,13 +17,12 @@ from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
-from dtdg_lab.distributed.store import open_store
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.snapshot_groups.schedulers import dygnex
-from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.testing.training import Trained, train_in_memory
 from dtdg_lab.training.build import build
+from tests.distributed.groups import in_groups
 from tests.thinning import thinned
 
 # 12 training snapshots, 9 groups of 4: two steps an epoch by sizes, the first with eight groups and the other with one
@@ -137,13 +136,6 @@ def everything(group: Group, folder: Path) -> dict[str, Any]:
     return found
 
 
-def _on_rank(rank: int, ranks: int, address: str, folder: str) -> dict[str, Any]:
-    group = join_group(rank, ranks, address)
-    found = everything(group, Path(folder))
-    group.close()
-    return found
-
-
 @pytest.fixture(scope="module")
 def solo() -> Iterator[dict[str, Any]]:
     threads = torch.get_num_threads()
@@ -154,20 +146,10 @@ def solo() -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(scope="module", params=thinned([1, 2, 4], [1]), ids=lambda ranks: f"{ranks} processes")
 def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What each of R gloo processes found; the one of R = 1 is this one."""
+    """What each of R gloo processes found."""
     _graph()
-    folder = str(tmp_path_factory.mktemp("ranks"))
-    if request.param > 1:
-        return run_ranks(_on_rank, request.param, folder)
-    threads = torch.get_num_threads()
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("GLOO_SOCKET_IFNAME", "lo")
-        store, address = open_store(1)
-        try:
-            return [_on_rank(0, 1, address, folder)]
-        finally:
-            torch.set_num_threads(threads)
-            store.remove()
+    folder = tmp_path_factory.mktemp("ranks")
+    return in_groups(everything, request.param, folder)
 
 
 @pytest.mark.parametrize(("system", "model"), CASES)

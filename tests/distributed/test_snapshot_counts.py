@@ -17,12 +17,11 @@ from dtdg_lab.config.model_facts import PASSES as WAYS
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
-from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import RunComponents, build
 from dtdg_lab.training.partition import blocks_event
 from dtdg_lab.training.plan_reports import plan_events
+from tests.distributed.groups import in_groups, take_step
 from tests.thinning import thinned, values_that_run
 
 NODES, TRAINED = 23, 11
@@ -97,19 +96,9 @@ def _graph() -> DynamicGraph:
 def _steps(config: RunConfig, group: Group) -> dict[str, Any]:
     graph = _graph()
     built = build(config, graph, group)
-    found: dict[str, Any] = {"losses": [], "links": [], "exchanges": [], "bytes": []}
-    for _ in range(_steps_of(config)):
-        built.gradients.zero()
-        sent = group.bytes_sent
-        (work,) = built.strategy.epoch(0)
-        computed = built.strategy.compute(work, StepMarks())
-        found["bytes"].append(group.bytes_sent - sent)
-        agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
-        built.optimizer.step()
-        tables = built.strategy.rows()
-        found["losses"].append(agreed.loss_sum)
-        found["links"].append(tables.get("links", []))
-        found["exchanges"].append(tables.get("exchanges", []))
+    steps = [take_step(built, group, *built.strategy.epoch(0)) for _ in range(_steps_of(config))]
+    found: dict[str, Any] = {table: [step.rows.get(table, []) for step in steps] for table in ("links", "exchanges")}
+    found["bytes"] = [step.sent for step in steps]
     if group.rank == 0:
         found["told"] = _to_dict(built, graph)
         found["events"] = dict(plan_events(built, group))
@@ -122,18 +111,15 @@ def _to_dict(built: RunComponents, graph: DynamicGraph) -> dict[str, Any]:
     return blocks_event(built.config, graph, built.strategy.plan, built.task, partition=built.partition).write()
 
 
-def _on_rank(rank: int, ranks: int, address: str, cases: list[int]) -> dict[int, dict[str, Any]]:
-    group = join_group(rank, ranks, address)
-    found = {case: _steps(_config(CASES[case], group.size), group) for case in cases}
-    group.close()
-    return found
+def _on_rank(group: Group, cases: list[int]) -> dict[int, dict[str, Any]]:
+    return {case: _steps(_config(CASES[case], group.size), group) for case in cases}
 
 
 @pytest.fixture(scope="module")
 def on(request: pytest.FixtureRequest) -> OnRanks:
     """What each of some ranks found, by case."""
     placed = values_that_run(request, "ranks", "case")
-    return cache(lambda ranks: run_ranks(_on_rank, ranks, [case for of, case in placed if of == ranks]))
+    return cache(lambda ranks: in_groups(_on_rank, ranks, [case for of, case in placed if of == ranks]))
 
 
 def _counted(by_rank: Any, case: int, step: int, described: dict[str, Any]) -> dict[str, Any]:

@@ -18,11 +18,10 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
-from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.snapshot_blocks import redistribution
-from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import build
+from tests.distributed.groups import TakenStep, assert_same_steps, in_groups, take_step
 from tests.thinning import thinned, values_that_run
 
 STEPS, NODES, TRAINED = 2, 23, 12
@@ -82,7 +81,7 @@ KEPT_ON_FOUR = (6, 42, 53)  # rows of ranks are split and exchanged on four alon
 PLACED = [(2, place) for place in range(len(CASES))]
 PLACED += [(4, place) for place in range(len(CASES)) if place in (*ALONE[::3], *KEPT_ON_FOUR) or place not in ALONE]
 SHORT = [place for place, (ranks, case) in enumerate(PLACED) if case in (KEPT if ranks == 2 else KEPT_ON_FOUR)]
-OnRanks = Callable[[int], list[dict[int, dict[str, Any]]]]
+OnRanks = Callable[[int], list[dict[int, list[TakenStep]]]]
 
 
 @cache
@@ -95,30 +94,20 @@ def _data_of(case: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in case.items() if name not in CUT}
 
 
-def _steps(config: RunConfig, group: Group) -> dict[str, Any]:
+def _steps(config: RunConfig, group: Group) -> list[TakenStep]:
     torch.set_num_threads(max(config.threads, 1))
     built = build(config, _graph(config.dataset), group)
-    found: dict[str, Any] = {"losses": [], "gradients": [], "work": 0, "rows": []}
+    found = []
     for _ in range(STEPS):
-        built.gradients.zero()
         (work,) = built.strategy.epoch(0)
-        computed = built.strategy.compute(work, StepMarks())
-        agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
-        built.optimizer.step()
-        assert agreed.groups == 1
-        found["losses"].append(agreed.loss_sum)
-        found["gradients"].append(built.gradients.gradients.clone().numpy())
-        found["work"] += computed.vertex_snapshots
-        found["rows"].append(built.strategy.rows())
+        found.append(take_step(built, group, work))
+        assert found[-1].groups == 1
     return found
 
 
-def _on_rank(rank: int, ranks: int, address: str, cases: list[int]) -> dict[int, dict[str, Any]]:
+def _on_rank(group: Group, cases: list[int]) -> dict[int, list[TakenStep]]:
     redistribution.LEAST_ROWS = 1  # in this process, and so that these few rows travel in pieces
-    group = join_group(rank, ranks, address)
-    found = {case: _steps(RunConfig(**{**SMALL, **CASES[case]}, ranks=group.size), group) for case in cases}
-    group.close()
-    return found
+    return {case: _steps(RunConfig(**{**SMALL, **CASES[case]}, ranks=group.size), group) for case in cases}
 
 
 @pytest.fixture(scope="module")
@@ -128,31 +117,24 @@ def on(request: pytest.FixtureRequest) -> OnRanks:
     overlapped = [place for (model,) in values_that_run(request, "model") for place in _with_and_without_overlap(model)]
 
     @cache
-    def found(ranks: int) -> list[dict[int, dict[str, Any]]]:
+    def found(ranks: int) -> list[dict[int, list[TakenStep]]]:
         cases = {case for of, case in placed if of == ranks} | set(overlapped if ranks == 2 else ())
-        return run_ranks(_on_rank, ranks, sorted(cases))
+        return in_groups(_on_rank, ranks, sorted(cases))
 
     return found
 
 
 @cache
-def _single(case: int) -> dict[str, Any]:
+def _single(case: int) -> list[TakenStep]:
     return _steps(RunConfig(**{**SMALL, **_data_of(CASES[case])}, system="single"), SoloGroup())
-
-
-def _assert_same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
-    assert found["losses"] == pytest.approx(wanted["losses"], rel=1e-10)
-    for gradient, other in zip(found["gradients"], wanted["gradients"], strict=True):
-        assert np.abs(other).max() > 0
-        assert np.abs(gradient - other).max() <= 1e-10 * np.abs(other).max()
 
 
 @pytest.mark.parametrize("case", thinned(ALONE, 6))
 def test_one_process_gives_what_single_gives(case: int) -> None:
     found = _steps(RunConfig(**{**SMALL, **CASES[case]}), SoloGroup())
-    _assert_same(found, _single(case))
-    assert found["work"] == STEPS * NODES * TRAINED
-    assert not any(rows["links"] for rows in found["rows"])
+    assert_same_steps(found, _single(case))
+    assert sum(step.work for step in found) == STEPS * NODES * TRAINED
+    assert not any(step.rows["links"] for step in found)
 
 
 @pytest.mark.parametrize(
@@ -161,10 +143,10 @@ def test_one_process_gives_what_single_gives(case: int) -> None:
 def test_several_processes_give_what_single_gives(on: OnRanks, ranks: int, case: int) -> None:
     found = [rank[case] for rank in on(ranks)]
     for rank in found:
-        _assert_same(rank, _single(case))
-    assert sum(rank["work"] for rank in found) == STEPS * NODES * TRAINED
+        assert_same_steps(rank, _single(case))
+    assert sum(step.work for rank in found for step in rank) == STEPS * NODES * TRAINED
     if CASES[case]["system"] == "esdg" and CASES[case].get("model") in ("evolvegcn-o", "graphsage"):
-        assert not any(rows["links"] for rank in found for rows in rank["rows"]), "weights alone move no row"
+        assert not any(step.rows["links"] for rank in found for step in rank), "weights alone move no row"
 
 
 def _with_and_without_overlap(model: str) -> tuple[int, ...]:
@@ -176,10 +158,9 @@ def _with_and_without_overlap(model: str) -> tuple[int, ...]:
 def test_overlap_changes_no_bit(on: OnRanks, model: str) -> None:
     for rank in on(2):
         with_overlap, without = (rank[place] for place in _with_and_without_overlap(model))
-        assert with_overlap["losses"] == without["losses"]
-        for one, other in zip(with_overlap["gradients"], without["gradients"], strict=True):
-            assert np.array_equal(one, other)
-        legs = [{row[:3]: row[3] for row in found["rows"][0]["exchanges"]} for found in (with_overlap, without)]
+        for one, other in zip(with_overlap, without, strict=True):
+            assert one.loss == other.loss and np.array_equal(one.gradient, other.gradient)
+        legs = [{row[:3]: row[3] for row in steps[0].rows["exchanges"]} for steps in (with_overlap, without)]
         assert legs[0].keys() == legs[1].keys()
         assert all(count == 1 for count in legs[1].values())
         assert any(count > 1 for count in legs[0].values())

@@ -10,8 +10,8 @@ import pytest
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
-from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.testing.training import train_in_memory
+from tests.distributed.groups import in_groups
 
 SMALL = {
     "system": "flaredtdg",
@@ -48,16 +48,9 @@ def tuned(group: Group, folder: Path) -> dict[str, Any]:
     }
 
 
-def on_rank(rank: int, ranks: int, address: str, folder: Path) -> dict[str, Any]:
-    group = join_group(rank, ranks, address)
-    found = tuned(group, folder)
-    group.close()
-    return found
-
-
 def test_two_processes_decide_as_one(tmp_path: Path) -> None:
     alone = tuned(SoloGroup(), tmp_path)
-    first, second = run_ranks(on_rank, 2, tmp_path)
+    first, second = in_groups(tuned, 2, tmp_path)
     assert first["knobs"] == second["knobs"] == alone["knobs"] != []
     assert first["settings"] == second["settings"] == alone["settings"]
     assert first["losses"] == second["losses"] == pytest.approx(alone["losses"], rel=1e-9)

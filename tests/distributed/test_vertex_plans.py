@@ -16,10 +16,9 @@ from dtdg_lab.config import catalogue
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
-from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import build
+from tests.distributed.groups import assert_same_steps, in_groups, take_step
 from tests.thinning import thinned, values_that_run
 
 PARTS, STEPS, NODES, TRAINED = 4, 3, 23, 12
@@ -84,20 +83,17 @@ def _graph(dataset: str) -> DynamicGraph:
 def _steps(config: RunConfig, group: Group) -> dict[str, Any]:
     graph = _graph(config.dataset)
     built = build(config, graph, group)
-    found: dict[str, Any] = {"losses": [], "gradients": [], "vertex_snapshots": [], "links": [], "bytes": []}
+    steps = []
     for _ in range(STEPS):
-        built.gradients.zero()
-        sent = group.bytes_sent
         (work,) = built.strategy.epoch(0)
-        computed = built.strategy.compute(work, StepMarks())
-        found["bytes"].append(group.bytes_sent - sent)
-        agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
-        built.optimizer.step()
-        assert agreed.groups == 1
-        found["losses"].append(agreed.loss_sum)
-        found["gradients"].append(built.gradients.gradients.clone().numpy())
-        found["vertex_snapshots"].append(computed.vertex_snapshots)
-        found["links"].append(built.strategy.rows().get("links", []))
+        steps.append(take_step(built, group, work))
+        assert steps[-1].groups == 1
+    found: dict[str, Any] = {
+        "steps": steps,
+        "work": [step.work for step in steps],
+        "links": [step.rows.get("links", []) for step in steps],
+        "bytes": [step.sent for step in steps],
+    }
     if built.partition is not None and group.rank == 0:
         found["told"] = {event.kind: event.write() for event in built.strategy.plan_events()}["partition"]
     return found
@@ -110,13 +106,6 @@ def everything(group: Group, cases: list[int]) -> dict[int, dict[str, Any]]:
     }
 
 
-def _on_rank(rank: int, ranks: int, address: str, cases: list[int]) -> dict[int, dict[str, Any]]:
-    group = join_group(rank, ranks, address)
-    found = everything(group, cases)
-    group.close()
-    return found
-
-
 @cache
 def _alone(case: int) -> dict[str, Any]:
     return everything(SoloGroup(), [case])[case]
@@ -124,7 +113,7 @@ def _alone(case: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module", params=thinned([2, 4]), ids=lambda ranks: f"{ranks} processes")
 def ranks(request: pytest.FixtureRequest) -> list[dict[int, dict[str, Any]]]:
-    return run_ranks(_on_rank, request.param, [case for (case,) in values_that_run(request, "case")])
+    return in_groups(everything, request.param, [case for (case,) in values_that_run(request, "case")])
 
 
 @cache
@@ -138,22 +127,15 @@ def _is_exact(case: dict[str, Any]) -> bool:
     return not (case["system"] == "pygt-dist" and case.get("model") in APPROXIMATE)
 
 
-def _assert_same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
-    assert found["losses"] == pytest.approx(wanted["losses"], rel=1e-10)
-    for gradient, other in zip(found["gradients"], wanted["gradients"], strict=True):
-        assert np.abs(other).max() > 0
-        assert np.abs(gradient - other).max() <= 1e-10 * np.abs(other).max()
-
-
 @each_case
 def test_parts_on_one_process(case: int) -> None:
     """Exact layouts give what ``single`` gives; approximations something near it, and not the same."""
     found, wanted = _alone(case), _single(case)
     if _is_exact(CASES[case]):
-        _assert_same(found, wanted)
+        assert_same_steps(found["steps"], wanted["steps"])
     else:
-        assert found["losses"][0] == pytest.approx(wanted["losses"][0], rel=0.2)
-    assert found["vertex_snapshots"] == [NODES * TRAINED] * STEPS
+        assert found["steps"][0].loss == pytest.approx(wanted["steps"][0].loss, rel=0.2)
+    assert found["work"] == [NODES * TRAINED] * STEPS
     assert found["links"] == [[]] * STEPS
     assert found["bytes"] == [0] * STEPS
 
@@ -161,14 +143,14 @@ def test_parts_on_one_process(case: int) -> None:
 @each_case
 def test_the_same_plan_on_several_processes(ranks: list[dict[int, dict[str, Any]]], case: int) -> None:
     for found in ranks:
-        _assert_same(found[case], _alone(case))
+        assert_same_steps(found[case]["steps"], _alone(case)["steps"])
 
 
 @each_case
 def test_every_vertex_snapshot_is_trained_once(ranks: list[dict[int, dict[str, Any]]], case: int) -> None:
-    counted = np.sum([found[case]["vertex_snapshots"] for found in ranks], axis=0)
+    counted = np.sum([found[case]["work"] for found in ranks], axis=0)
     assert counted.tolist() == [NODES * TRAINED] * STEPS
-    assert all(min(found[case]["vertex_snapshots"]) > 0 for found in ranks)
+    assert all(min(found[case]["work"]) > 0 for found in ranks)
 
 
 @each_case

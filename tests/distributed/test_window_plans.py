@@ -27,9 +27,9 @@ from dtdg_lab.models.graph_view import DenseView
 from dtdg_lab.systems.decayed_windows.shrinking import survival_order
 from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy, WindowStep
 from dtdg_lab.systems.decayed_windows.window import Trapezoid, Window, window_at
-from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.testing.training import train_in_memory
 from dtdg_lab.training.build import RunComponents, build
+from tests.distributed.groups import in_groups
 from tests.thinning import thinned, values_that_run
 
 PARTS, NODES = 4, 41
@@ -200,18 +200,15 @@ class _Naive:
         return State(tuple(tuple(put(n, x) for n, x in zip(new, xs, strict=True)) for new, xs in layers))
 
 
-def _on_rank(rank: int, ranks: int, address: str, numbers: list[int]) -> dict[int, dict[str, Any]]:
-    group = join_group(rank, ranks, address)
-    found = {number: _epoch(_config(CASES[number], ranks), group) for number in numbers}
-    group.close()
-    return found
+def _on_rank(group: Group, numbers: list[int]) -> dict[int, dict[str, Any]]:
+    return {number: _epoch(_config(CASES[number], group.size), group) for number in numbers}
 
 
 @pytest.fixture(scope="module")
 def by_ranks(request: pytest.FixtureRequest) -> dict[int, list[dict[int, dict[str, Any]]]]:
     placed = values_that_run(request, "case", "ranks")
     cases = {ranks: [case for case, of in placed if of == ranks] for ranks in (2, 4)}
-    return {ranks: run_ranks(_on_rank, ranks, of) for ranks, of in cases.items() if of}
+    return {ranks: in_groups(_on_rank, ranks, of) for ranks, of in cases.items() if of}
 
 
 @cache
@@ -249,21 +246,19 @@ def test_losses_and_gradients_do_not_depend_on_processes(
     assert sum(found["links"] for found in several) > 0 or CASES[case].get("task") == "link", "halos were exchanged"
 
 
-def _stopped_and_resumed(rank: int, ranks: int, address: str, folder: Path) -> dict[str, list[float]]:
-    group = join_group(rank, ranks, address)
-    config = _config({"model": "mpnn-lstm", **TEXT}, ranks)
+def _stopped_and_resumed(group: Group, folder: Path) -> dict[str, list[float]]:
+    config = _config({"model": "mpnn-lstm", **TEXT}, group.size)
     graph, found = _graph("growing"), {}
     found["whole"] = train_in_memory(config, graph, folder / "whole.pt", group=group).losses
     first = train_in_memory(config, graph, folder / "last.pt", group=group, script={8: {"stop": True}})
     rest = train_in_memory(config, graph, folder / "last.pt", group=group, resume=True, first_step=9)
     found["in two"] = [*first.losses, *rest.losses]
     assert len(first.losses) == 9 and rest.losses
-    group.close()
     return found
 
 
 def test_two_processes_go_on_within_an_epoch_with_the_states_that_they_left(tmp_path: Path) -> None:
-    for found in run_ranks(_stopped_and_resumed, 2, tmp_path):
+    for found in in_groups(_stopped_and_resumed, 2, tmp_path):
         assert found["in two"] == found["whole"]
 
 

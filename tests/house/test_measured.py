@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-import numpy as np
 import pytest
 
 from dtdg_lab.core.child_process import is_running
@@ -206,25 +205,3 @@ def test_quick_rows_are_compared_with_quick_ones_and_whole_with_whole(
     quick.main()
     said = capsys.readouterr().out
     assert ("<-- FELL" in said) == ("-50 %" in said) == whole and f"{int(whole)} of 1 compared rows fell" in said
-
-
-def test_numbers_of_numpy_are_written(results: ModuleType, tmp_path: Path) -> None:
-    given = Namespace(json=tmp_path / "found.json", keep=False)
-    results.write(given, {"cores": 2}, {"first": [{"edges": np.int64(3), "seconds": np.float32(0.5)}]})
-    assert json.loads(given.json.read_text())["first"] == [{"edges": 3, "seconds": 0.5}]
-
-
-@pytest.mark.parametrize("name", STORED)
-def test_a_benchmark_still_takes_the_arguments_of_its_rows(name: str) -> None:
-    for found in STORED[name].values():
-        script, *words = found["command"].split()[1:]
-        options = [word for word in words if word.startswith("--")]
-        if script.startswith("benchmarks/"):
-            text = (ROOT / script).read_text()
-            assert all(f'"{option}"' in text for option in options), found["command"]
-
-
-@pytest.mark.parametrize("script", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda path: path.stem)
-def test_every_benchmark_can_keep_its_rows(script: Path) -> None:
-    text = script.read_text()
-    assert "results.add_arguments(parser)" in text and "results.write(" in text and "json.write_text" not in text

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
-from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.runs.charts import all_rollups
-from dtdg_lab.systems.single.page import STEP_TIME, single_suggestions, single_tiles
+from dtdg_lab.systems.single.page import STEP_TIME, single_tiles
 from tests.tables import run_tables
 
 SHARED = {"chosen": 4, "sizes": [1, 4], "seconds": [0.004, 0.002], "shares": [1.0, 0.6], "note": ""}
@@ -24,19 +21,6 @@ def test_tiles_have_the_numbers_of_recent_steps() -> None:
     events = [{"kind": "shared_edges", "data": SHARED}]
     shared = run_tables({"system": "pipad", "ranks": 1}, records, events=events, rollups=all_rollups())
     assert (single_tiles(shared)[-1].value, single_tiles(shared)[-1].note) == ("4", "60% of edges in common")
-
-
-@pytest.mark.parametrize("system", ["single", "pipad"])
-def test_tiles_are_dashes_before_the_first_step(system: str) -> None:
-    run = run_tables({"system": system, "ranks": 1}, rollups=all_rollups())
-    assert {tile.value for tile in single_tiles(run)} == {"–"}
-
-
-@pytest.mark.parametrize("system", ["single", "pipad"])
-def test_suggestions_can_be_set(system: str) -> None:
-    config = RunConfig(system=system, dataset="sbm", ranks=1, parts=1)
-    for suggestion in single_suggestions(config):
-        assert config.replace(**suggestion.changes) != config
 
 
 def test_compared_number_is_the_step_time() -> None:

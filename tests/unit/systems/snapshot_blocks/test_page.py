@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.systems.snapshot_blocks import FAMILY
@@ -49,17 +48,3 @@ def test_tiles_without_rows_are_dashes() -> None:
         "0 B",
         "one rank has all",
     )
-
-
-def test_suggestions_are_changes_that_a_run_takes() -> None:
-    config = RunConfig(system="esdg", ranks=2)
-    for suggestion in FAMILY.suggestions(config):
-        config.replace(**suggestion.changes)
-    assert [suggestion.text for suggestion in FAMILY.suggestions(config.replace(ranks=1))] == [
-        "Use 1 block",
-        "Use 8 blocks",
-    ]
-
-
-def test_both_systems_have_a_sentence() -> None:
-    assert FAMILY.sentence("esdg-hybrid").startswith("Ranks compute whole snapshots, swap rows")

@@ -5,14 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dtdg_lab.config.catalogue import family
-from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.records.tables import RunTables
-from dtdg_lab.runs.charts import all_rollups
-from dtdg_lab.systems.snapshot_groups.page import EPOCH_TIME, schedule_suggestions, schedule_tiles
+from dtdg_lab.systems.snapshot_groups.page import EPOCH_TIME, schedule_tiles
 from dtdg_lab.visualization.tiles import Tile
 from tests.schedule_records import add_epoch, add_schedule, schedule_data, scheduled_tables
-from tests.tables import run_tables
 
 TIMES = [0.1, 0.2, 0.2, 0.1, 0.4]
 ASSIGNMENT = [[[0, 1], [2]], [[3], [4]]]
@@ -20,11 +16,6 @@ ASSIGNMENT = [[[0, 1], [2]], [[3], [4]]]
 
 def tiles(tables: RunTables) -> dict[str, Tile]:
     return {tile.label: tile for tile in schedule_tiles(tables)}
-
-
-def test_before_the_first_epoch_tiles_have_no_values() -> None:
-    values = [tile.value for tile in schedule_tiles(run_tables({"system": "psg"}, rollups=all_rollups()))]
-    assert values == ["–"] * 5
 
 
 def test_tiles_have_the_numbers_of_the_last_epoch() -> None:
@@ -66,22 +57,6 @@ def test_groups_that_overlap_have_no_bound() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("settings", "first"),
-    [
-        ({"system": "dygnex-g", "ranks": 2}, {"scheduler": "round_robin"}),
-        ({"system": "psg", "ranks": 2}, {"scheduler": "dygnex_greedy"}),
-        ({"system": "blad", "ranks": 1}, {"scheduler": "round_robin"}),
-    ],
-)
-def test_suggestions_change_what_is_set_and_can_be_set(settings: dict[str, object], first: dict[str, object]) -> None:
-    config = RunConfig(dataset="sbm", **settings)
-    suggestions = schedule_suggestions(config)
-    assert suggestions[0].changes == first and len(suggestions) == 3 + (config.ranks > 1)
-    for suggestion in suggestions:
-        assert config.replace(**suggestion.changes) != config
-
-
 def test_the_compared_number_is_the_epoch_at_the_pace_of_each_step() -> None:
     tables = scheduled_tables(TIMES, ASSIGNMENT, epochs=2)
     add_schedule(tables, schedule_data(TIMES, [[[0, 1, 2, 3], [4]]]), step=4, epoch=2)
@@ -89,10 +64,3 @@ def test_the_compared_number_is_the_epoch_at_the_pace_of_each_step() -> None:
     steps, seconds = EPOCH_TIME.values(tables)
     assert steps.tolist() == [0, 1, 2, 3, 4]
     assert seconds == pytest.approx(np.array([0.608, 0.808, 0.608, 0.808, 0.604]), abs=1e-3)
-
-
-def test_the_family_has_one_picture_and_two_supporting_charts_for_its_systems() -> None:
-    groups = family("snapshot_groups")
-    assert [chart.place for chart in groups.charts()] == ["picture", "supporting", "supporting", *["folded"] * 3]
-    assert groups.sentence("blad") == "Groups of snapshots are paired so that ranks finish each iteration together."
-    assert groups.effect("psg") is EPOCH_TIME

@@ -27,19 +27,8 @@ def test_tiles_and_effect_are_waiting_edges_cut_and_bytes() -> None:
     assert steps_of_effect.tolist() == [*range(10)] and shares == pytest.approx([0.1] * 10)
 
 
-def test_tiles_are_dashes_before_the_first_step() -> None:
-    run = run_tables({"system": "pygt-dist"}, rollups=all_rollups())
-    values = {tile.label: tile.value for tile in FAMILY.tiles(run)}
-    assert {values[label] for label in ("Waiting", "Edges cut", "Sent per step")} == {"–"}
-
-
 def test_suggested_parts_are_a_multiple_of_the_ranks() -> None:
     config = RunConfig(system="adgnn-t", ranks=3)
     for suggestion in FAMILY.suggestions(config):
         config.replace(**suggestion.changes)
     assert "Use 6 parts" in [suggestion.text for suggestion in FAMILY.suggestions(config)]
-
-
-def test_each_system_has_a_sentence_that_fits() -> None:
-    assert "receives the rows of neighbours it doesn't own" in FAMILY.sentence("adgnn-t")
-    assert "keeps copies of the neighbours it doesn't own" in FAMILY.sentence("pygt-dist")

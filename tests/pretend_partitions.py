@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import LabError
@@ -11,7 +13,6 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.partition.measured_partition import MeasuredPartition, partition_graph
 from dtdg_lab.training.live_settings import check_changes
 from tests.pretend_session import PER_EPOCH, PretendRun, PretendSession
-from tests.synthetic_lines import START_NS, knob_row
 
 REBUILD_S = 0.75
 SMALL = {"generated_nodes": 40, "generated_edges": 60, "generated_snapshots": 12}
@@ -50,8 +51,7 @@ class PartitionedRun(PretendRun):
             if name in self.unfit:
                 asked = ", ".join(f"{name}={value!r}" for name, value in changes.items())
                 data = {"version": version, "changes": changes, "reason": self.unfit[name]}
-                row = [self.step, self.step // PER_EPOCH, START_NS + self.now_ns, "refused", data]
-                self._add("events", [row], 0)
+                self._event("refused", data)
                 self.reason = f"{asked} was refused and the run continues unchanged: {self.unfit[name]}"
                 return
         try:
@@ -59,8 +59,8 @@ class PartitionedRun(PretendRun):
         except LabError as error:
             raise AssertionError("set() has checked it") from error
         for rank in range(self.config.ranks):
-            row = knob_row(self.step, version, per_epoch=PER_EPOCH, when="epoch", duration_s=REBUILD_S, **changes)
-            self._add("events", [self._at(row, 2)], rank)
+            data = {"version": version, "changes": changes, "when": "epoch", "duration_s": REBUILD_S}
+            self._event("settings", data, rank)
         self._tell_partition(REBUILD_S)
 
     def _tell_partition(self, rebuild_s: float | None) -> None:
@@ -71,22 +71,15 @@ class PartitionedRun(PretendRun):
         config = self.config
         self._measured = partition_graph(load_for(config), config["partitioner"], config.parts, hidden=config.hidden)
         ranks = {"ranks": config.ranks, "layout": layout, "rebuild_s": rebuild_s}
-        data = {**self._measured.to_dict(), **ranks}
-        event = [self.step, self.step // PER_EPOCH, START_NS + self.now_ns, "partition", data]
-        self._add("events", [event], 0)
+        self._event("partition", {**self._measured.to_dict(), **ranks})
 
     def _one_step(self) -> None:
-        step, measured = self.step, self._measured
-        if measured is not None and self.config.system == "adgnn-t":
-            for rank in range(self.config.ranks):
-                rows = [
-                    [step, step // PER_EPOCH, layer, way, to, 1, int(sent[layer, rank, to])]
-                    for way, sent in measured.predicted.items()
-                    for layer in range(len(sent))
-                    for to in range(self.config.ranks)
-                    if to != rank
-                ]
-                self._add("links", rows, rank)
+        if self._measured is not None and self.config.system == "adgnn-t":
+            for way, sent in self._measured.predicted.items():
+                for layer, rank, to in np.ndindex(sent.shape):
+                    if to != rank:
+                        link = {"layer": layer, "pass_name": way, "to": to, "rows": 1}
+                        self._add("links", {"rank": rank, **link, "bytes": int(sent[layer, rank, to])})
         super()._one_step()
 
 

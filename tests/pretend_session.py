@@ -1,4 +1,4 @@
-"""A session and runs that behave as cluster/ says, without engines: a thread feeds the window with made-up lines."""
+"""A session and runs that behave as cluster/ says, without engines: a thread feeds the window with made-up rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, ControlError
 from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.charts import all_rollups
-from tests.synthetic_lines import START_NS, energy_row, evaluation_row, knob_row, line, phase_rows, step_row
+from tests.synthetic_lines import START_NS
+from tests.tables import START_NS, record_lines
 
 PER_EPOCH = 20
 
@@ -35,7 +36,6 @@ class PretendRun:
         self.step = 0
         self.now_ns = 0
         self._pending: list[tuple[int, dict[str, Any]]] = []
-        self._seqs = [0] * config.ranks
         self._versions = 0
 
     def set(self, *, by: str | None = None, **live_settings: Any) -> int:
@@ -51,9 +51,7 @@ class PretendRun:
         with self.lock:
             old = {name: self.config.flat.get(name) for name in live_settings}
             data = {"request": {"set": live_settings}, "version": self._versions, "by": by, "old": old}
-            self._add(
-                "events", [[self.step, self.step // PER_EPOCH, START_NS + self.now_ns, "control_received", data]], 0
-            )
+            self._event("control_received", data)
         self._pending.append((self._versions, live_settings))
         return self._versions
 
@@ -90,50 +88,50 @@ class PretendRun:
                 self._one_step()
             self.version += 1
 
-    def _add(self, table: str, rows: list[list[Any]], rank: int) -> None:
-        made = line(table, rows, rank=rank, seq=self._seqs[rank])
-        self.live.add_lines([made])
-        self._seqs[rank] += 1
+    def _add(self, table: str, *rows: dict[str, Any]) -> None:
+        """Record rows of now; of rank 0 where they do not say."""
+        now = {"step": self.step, "epoch": self.step // PER_EPOCH, "time_ns": START_NS + self.now_ns}
+        self.live.add_lines(record_lines(table, [{**now, **row} for row in rows]))
 
-    def _at(self, row: list[Any], column: int) -> list[Any]:
-        row[column] = START_NS + self.now_ns
-        return row
+    def _event(self, kind: str, data: dict[str, Any], rank: int = 0) -> None:
+        self._add("events", {"kind": kind, "data": data, "rank": rank})
 
     def _apply(self) -> None:
         for version, live_settings in self._pending:
             self.config = self.config.replace(**live_settings)
             for rank in range(self.config.ranks):
-                row = knob_row(self.step, version, per_epoch=PER_EPOCH, **live_settings)
-                self._add("events", [self._at(row, 2)], rank)
+                self._event("settings", {"version": version, "changes": live_settings, "when": "step"}, rank)
         self._pending.clear()
 
     def _one_step(self) -> None:
         slow = self.config["slow_ms"] / 1e3 if self.config["slow_rank"] >= 0 else 0.0
         loss = 0.2 + 1.5 / (1 + self.step * self.config.learning_rate * 10)
-        step, took = self.step, 0.014 + slow
+        shown = loss * (1 + 0.05 * (-1) ** self.step)
         for rank in range(self.config.ranks):
-            own = 0.01 + (slow if rank == self.config["slow_rank"] else 0.0)
-            wait = slow + 0.01 - own
-            row = step_row(step, loss * (1 + 0.05 * (-1) ** step), per_epoch=PER_EPOCH, own_s=own, wait_s=wait)
-            self._add("steps", [self._at(row, 3)], rank)
-            rows = phase_rows(0, own_s=own, wait_s=wait)
-            moved = [
-                [step, step // PER_EPOCH, kind, begin + self.now_ns, end + self.now_ns]
-                for _, _, kind, begin, end in rows
-            ]
-            self._add("phases", moved, rank)
-            if step % 25 == 0:
-                self._add("energy", [energy_row(self.now_ns / 1e9, 0.3 + 0.4 * own / took)], rank)
+            self._rank_step(rank, shown, 0.01 + (slow if rank == self.config["slow_rank"] else 0.0), slow)
         self.step += 1
-        self.now_ns += int(took * 1e9)
+        self.now_ns += int((0.014 + slow) * 1e9)
         if self.step % PER_EPOCH == 0:
-            rows = [
-                self._at(evaluation_row(self.step, split, loss * more), 2)
-                for split, more in (("train", 1), ("validation", 1.1))
-            ]
-            self._add("evaluations", rows, 0)
+            baselines = {"persistence_loss": 0.5, "mean_loss": 0.9, "snapshots": 8}
+            losses = {"train": loss, "validation": 1.1 * loss}
+            self._add("evaluations", *({"split": split, "loss": of, **baselines} for split, of in losses.items()))
         if self.step >= self.config.epochs * PER_EPOCH:
             self.status = "finished"
+
+    def _rank_step(self, rank: int, loss: float, own_s: float, slow_s: float) -> None:
+        spent = {"compute": own_s, "wait": slow_s + 0.01 - own_s, "communicate": 0.002, "update": 0.001}
+        seconds = {f"{phase}_s": of for phase, of in {**spent, "control": 0.001}.items()}
+        step = {"iteration": self.step % PER_EPOCH, "time_s": sum(seconds.values()), "loss": loss, "global_loss": loss}
+        self._add("steps", {"rank": rank, **step, **seconds, "bytes_sent": 0, "bytes_received": 0})
+        begin_ns = START_NS + self.now_ns
+        for phase, of in spent.items():
+            end_ns = begin_ns + int(of * 1e9)
+            self._add("phases", {"rank": rank, "phase": phase, "start_ns": begin_ns, "end_ns": end_ns})
+            begin_ns = end_ns
+        if self.step % 25 == 0:
+            joules = 0.3 + 0.4 * own_s / (0.014 + slow_s)
+            source = {"reader": "model", "source": "modelled", "scope": "rank", "device": "processor", "node": "a"}
+            self._add("energy", {"rank": rank, "interval_s": 0.5, "joules": joules, "watts": 2 * joules, **source})
 
 
 class PretendSession:

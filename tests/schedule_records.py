@@ -1,4 +1,4 @@
-"""Record lines of made-up runs whose snapshot groups are scheduled, with known times, for tests of views."""
+"""Records of made-up runs whose snapshot groups are scheduled, with known times."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dtdg_lab.core.plans import Schedule
 from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.systems.snapshot_groups.schedulers.heuristics import schedule_round_robin as round_robin
-from tests.synthetic_lines import START_NS, line, step_row
+from tests.tables import START_NS, record_lines
 
 EXCHANGE_S, REST_S = 0.002, 0.002  # of a step: communicate; update and control
 
@@ -50,12 +50,12 @@ def schedule_data(
     return json.loads(json.dumps({**data, **more}))
 
 
-def event(data: dict[str, Any], *, step: int = 0, epoch: int = 0, attempt: int = 1) -> dict[str, Any]:
-    """The line of an event ``schedule``."""
-    return line("events", [[step, epoch, START_NS + step, "schedule", data]], attempt=attempt)
+def event(data: dict[str, Any], *, step: int = 0, epoch: int = 0) -> dict[str, Any]:
+    """The row of an event ``schedule``."""
+    return {"step": step, "epoch": epoch, "time_ns": START_NS + step, "kind": "schedule", "data": data}
 
 
-def epoch_lines(
+def epoch_rows(
     assignment: Sequence[Any],
     times_s: Sequence[float],
     *,
@@ -65,7 +65,7 @@ def epoch_lines(
     cpu_share: float = 1.0,
     attempt: int = 1,
     start_s: float | None = None,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """One epoch as ranks record it: every group takes its time, times ``slow[rank]``; ranks meet after each iteration.
 
     A group's row ends where the next begins; waiting lasts to the slowest rank's end, the exchange 2 ms more.
@@ -78,22 +78,21 @@ def epoch_lines(
         own = [factors[rank] * sum(times_s[group] for group in row[rank]) for rank in range(ranks)]
         slowest = max(own)
         for rank in range(ranks):
-            begin, groups = at, []
+            here, begin, groups = {"rank": rank, "attempt": attempt, "step": step, "epoch": epoch}, at, []
             for group in row[rank]:
                 end = begin + round(1e9 * factors[rank] * times_s[group])
-                groups.append([step, epoch, group, begin, end, cpu_share * (end - begin) / 1e9])
+                cpu_s = cpu_share * (end - begin) / 1e9
+                groups.append({**here, "group": group, "start_ns": begin, "end_ns": end, "cpu_s": cpu_s})
                 begin = end
             met = at + round(1e9 * slowest)
-            phases = [
-                [step, epoch, "compute", at, begin],
-                [step, epoch, "wait", begin, met],
-                [step, epoch, "communicate", met, met + int(EXCHANGE_S * 1e9)],
-            ]
-            known = step_row(step, 1.0, per_epoch=len(assignment), own_s=own[rank], wait_s=slowest - own[rank])
-            known[1], known[2] = epoch, iteration
-            for table, rows in (("groups", groups), ("phases", phases), ("steps", [known])):
-                if rows:
-                    yield line(table, rows, rank=rank, attempt=attempt)
+            ends = {"compute": begin, "wait": met, "communicate": met + int(EXCHANGE_S * 1e9)}
+            phases, seconds, start = [], {"update_s": REST_S / 2, "control_s": REST_S / 2}, at
+            for phase, end in ends.items():
+                phases.append({**here, "phase": phase, "start_ns": start, "end_ns": end})
+                seconds[f"{phase}_s"], start = (end - start) / 1e9, end
+            losses = {"iteration": iteration, "time_ns": START_NS + 20_000_000 * step, "loss": 1.0, "global_loss": 1.0}
+            known = {**here, **losses, **seconds, "time_s": sum(seconds.values()), "bytes_sent": 0}
+            yield from (("groups", groups), ("phases", phases), ("steps", [known]))
         at += round(1e9 * (slowest + EXCHANGE_S + REST_S))
         step += 1
 
@@ -118,7 +117,7 @@ def scheduled_tables(
 
 def add_schedule(tables: RunTables, data: dict[str, Any], *, step: int = 0, epoch: int = 0) -> None:
     """Record a schedule."""
-    tables.add_lines([_anew(event(data, step=step, epoch=epoch))])
+    tables.add_lines(record_lines("events", [event(data, step=step, epoch=epoch)]))
 
 
 def add_epoch(
@@ -130,17 +129,13 @@ def add_epoch(
     most: int | None = None,
     **more: Any,
 ) -> None:
-    """Record an epoch, or its first ``most`` lines; a whole one has an event of its end."""
-    lines = [_anew(each) for each in epoch_lines(assignment, times_s, epoch=epoch, **more)]
-    tables.add_lines(lines[:most])
+    """Record an epoch, or its first ``most`` tables; a whole one has an event of its end."""
+    recorded = list(epoch_rows(assignment, times_s, epoch=epoch, **more))
+    for table, rows in recorded[:most]:
+        tables.add_lines(record_lines(table, rows))
     if most is None:
-        groups = [row for each in lines if each["table"] == "groups" for row in each["rows"]]
-        begin_ns, end_ns, step = min(row[3] for row in groups), max(row[4] for row in groups), groups[-1][0]
-        ended = {"epoch": epoch, "time_s": (end_ns - begin_ns) / 1e9}
-        row = [step + 1, epoch, end_ns, "epoch", ended]
-        tables.add_lines([_anew(line("events", [row], attempt=more.get("attempt", 1)))])
-
-
-def _anew(known: dict[str, Any]) -> dict[str, Any]:
-    """A line without its number: lines of one number are one line."""
-    return {name: value for name, value in known.items() if name != "seq"}
+        groups = [row for table, rows in recorded if table == "groups" for row in rows]
+        end_ns = max(row["end_ns"] for row in groups)
+        ended = {"epoch": epoch, "time_s": (end_ns - min(row["start_ns"] for row in groups)) / 1e9}
+        row = {"step": groups[-1]["step"] + 1, "epoch": epoch, "time_ns": end_ns, "kind": "epoch", "data": ended}
+        tables.add_lines(record_lines("events", [row | {"attempt": more.get("attempt", 1)}]))

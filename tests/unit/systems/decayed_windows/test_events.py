@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.runs.event_rows import event_rows
-from dtdg_lab.systems.decayed_windows.events import ChunkFacts, Shape, TrapezoidFacts
+from dtdg_lab.systems.decayed_windows.events import Shape, TrapezoidFacts
 from tests.window_tables import CHUNKS, NODES, trapezoid_data
 
 DATA = trapezoid_data(RunConfig(system="flaredtdg"))
@@ -57,25 +56,12 @@ def test_bytes_are_unknown_before_they_are_probed() -> None:
     assert TrapezoidFacts.read({**DATA, "base_bytes": None, "row_bytes": None}).peak_bytes() is None
 
 
-def test_a_written_shape_is_read_again() -> None:
-    facts = TrapezoidFacts.read(DATA)
-    written = json.loads(json.dumps(facts.write()))
-    assert written["counts"] == [*reversed(LADDER)]
-    again = TrapezoidFacts.read(written)
-    assert again.shape == facts.shape and again.peak_bytes() == facts.peak_bytes()
-
-
 @pytest.mark.parametrize(
     "wrong", [{"row_counts": [0, 640]}, {"nodes": 5}, {"window": 0}, {"decay": "other"}, {"full_snapshots": 0}], ids=str
 )
 def test_a_shape_that_does_not_fit_its_rows_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(DataError, match="another version"):
         TrapezoidFacts.read({**DATA, **wrong})
-
-
-def test_chunks_that_lack_a_number_are_refused() -> None:
-    with pytest.raises(DataError, match="'sizes'"):
-        ChunkFacts.read({name: value for name, value in CHUNKS_DATA.items() if name != "sizes"})
 
 
 def test_events_are_said_in_words() -> None:

@@ -24,23 +24,10 @@ def test_the_feature_path_in_words() -> None:
     assert "512 seeds in each of 4 snapshots" in words
 
 
-@pytest.mark.parametrize("lost", ["parts", "row_bytes", "policy", "steps_per_epoch", "fanouts"])
-def test_a_damaged_event_is_refused(lost: str) -> None:
-    data = features()["data"]
-    del data[lost]
-    with pytest.raises(DataError, match=f"'{lost}'"):
-        FeatureFacts.read(data)
-
-
 @pytest.mark.parametrize("wrong", [{"parts": 0}, {"row_bytes": 0}, {"steps_per_epoch": 0}])
 def test_impossible_facts_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(DataError, match="at least 1"):
         FeatureFacts.read(features(**wrong)["data"])
-
-
-def test_a_run_whose_features_are_local_again_has_no_facts() -> None:
-    assert FeatureFacts.read_plan({"layout": None}) is None
-    assert FeatureFacts.text({"layout": None}) == "features are local from here on"
 
 
 def test_congestion_is_of_owners_and_links() -> None:

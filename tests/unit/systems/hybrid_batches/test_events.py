@@ -30,14 +30,6 @@ def test_a_size_is_named_as_it_was_given() -> None:
     assert [amount_text(value) for value in (1 / 3, 0.125, 2)] == ["33.3%", "12.5%", "2"]
 
 
-@pytest.mark.parametrize("lost", ["sizes", "candidates", "choice", "exchange"])
-def test_a_damaged_event_is_refused(lost: str) -> None:
-    data = plan()
-    del data[lost]
-    with pytest.raises(DataError, match=f"'{lost}'"):
-        HybridFacts.read(data)
-
-
 @pytest.mark.parametrize(
     "wrong", [{"choice": 1}, {"snapshots": 3}, {"candidates": [5, 4]}, {"sizes": [[0, 1, 1]]}, {"candidates": []}]
 )

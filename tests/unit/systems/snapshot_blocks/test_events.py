@@ -25,14 +25,6 @@ from tests.plan_events import blocks_data, memory_data, plan
 from tests.tables import START_NS, run_tables
 
 
-@pytest.mark.parametrize("lost", ["bounds", "nodes", "layout"])
-def test_a_damaged_event_is_refused(lost: str) -> None:
-    data = blocks_data(plan())
-    del data[lost]
-    with pytest.raises(DataError, match=f"'{lost}'"):
-        BlockFacts.read(data)
-
-
 @pytest.mark.parametrize(
     "wrong", [{"bounds": [0, 5, 13]}, {"bounds": [0, 5, 5, 13]}, {"chunks": [[0, 5]]}, {"ranks": 3}]
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dtdg_lab.core.errors import DataError
 from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
 from tests.schedule_records import schedule_data
 
@@ -30,11 +29,3 @@ def test_processor_seconds_are_scaled_to_the_wall_clock() -> None:
     assert facts.scale(2 * facts.times_s) == pytest.approx(2)
     assert facts.scale(np.full(5, np.nan)) == 1
     assert ScheduleFacts.read(schedule_data(TIMES, ASSIGNMENT)).scale(2 * facts.times_s) == 1
-
-
-@pytest.mark.parametrize("lost", ["times_s", "assignment", "bound_s", "scheduler"])
-def test_a_damaged_event_is_refused(lost: str) -> None:
-    data = schedule_data(TIMES, ASSIGNMENT)
-    del data[lost]
-    with pytest.raises(DataError, match=lost):
-        ScheduleFacts.read_plan(data)

@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 
 from dtdg_lab.config import catalogue
+from dtdg_lab.config.record_tables import TABLES
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.stored_run import open_run
-from tests.schedule_records import epoch_lines, event, schedule_data
+from tests.schedule_records import epoch_rows, event, schedule_data
 from tests.stored_runs import finished_run
-from tests.synthetic_lines import START_NS
+from tests.tables import START_NS
 
 TIMES = [0.1, 0.2, 0.2, 0.1, 0.4]
 ASSIGNMENT = [[[0, 1], [2]], [[3], [4]]]
@@ -25,19 +26,17 @@ ASSIGNMENT = [[[0, 1], [2]], [[3], [4]]]
 def scheduled_run(root: Path, *, epochs: int = 3, **more: Any) -> RunDirectory:
     """A run of two ranks, written as ranks write it."""
     run = RunDirectory.create(RunConfig(system="psg", dataset="growing", ranks=2, epochs=epochs), root=root)
-    schedule_row = event(schedule_data(TIMES, ASSIGNMENT, **more))["rows"][0]
-    lines = [line for epoch in range(epochs) for line in epoch_lines(ASSIGNMENT, TIMES, epoch=epoch)]
+    recorded = [("events", [event(schedule_data(TIMES, ASSIGNMENT, **more))])]
+    for epoch in range(epochs):
+        end = {"step": 2 * (epoch + 1), "epoch": epoch, "time_ns": START_NS + int((epoch * 1000 + 9) * 1e9)}
+        ended = {**end, "kind": "epoch", "data": {"epoch": epoch}}
+        recorded += [*epoch_rows(ASSIGNMENT, TIMES, epoch=epoch), ("events", [ended])]
     for rank in (0, 1):
         with RecordWriter(run.record_file(rank), rank, 1) as writer:
-            if rank == 0:
-                writer.row("events", tuple(schedule_row))
-            for line in lines:
-                for row in line["rows"] if line["rank"] == rank else ():
-                    writer.row(line["table"], tuple(row))
-            if rank == 0:
-                for epoch in range(epochs):
-                    end = (2 * (epoch + 1), epoch, START_NS + int((epoch * 1000 + 9) * 1e9), "epoch", {"epoch": epoch})
-                    writer.row("events", end)
+            for table, rows in recorded:
+                for row in rows:
+                    if row.get("rank", 0) == rank:
+                        writer.row(table, tuple(row.get(name) for name in TABLES[table]))
     return run
 
 

@@ -78,13 +78,6 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> list[dict[bool, dict[str, 
 
 
 @pytest.mark.slow
-def test_overlap_changes_no_bit_of_the_losses(slow: list[dict[bool, dict[str, Any]]]) -> None:
-    for found in slow:
-        assert found[True]["losses"] == found[False]["losses"] == slow[0][True]["losses"]
-        assert len(found[True]["losses"]) > 10
-
-
-@pytest.mark.slow
 def test_most_of_the_exchanges_is_hidden(slow: list[dict[bool, dict[str, Any]]]) -> None:
     """What a rank stands still for, of the time in flight of exchanges that it stands still for one after another."""
     for found in slow:

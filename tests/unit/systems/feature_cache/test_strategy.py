@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -51,36 +50,6 @@ from tests.remote_training import (
 )
 from tests.tables import run_tables
 from tests.thinning import thinned
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("batch_size", [60])
-def test_every_decision_has_a_forecast_though_a_window_is_as_long_as_an_epoch(tmp_path: Path, batch_size: int) -> None:
-    config = lab.RunConfig(
-        system="greendygnn",
-        dataset="growing",
-        model="tgcn",
-        parts=3,
-        epochs=6,
-        batch_size=batch_size,
-        generated_nodes=360,
-        generated_edges=1200,
-        generated_snapshots=12,
-        cache_policy="planner",
-        cache_window=16,
-        device="cpu",
-        evaluate_every=100,
-        seed=1,
-    )
-    run = lab.train(config, runs_dir=tmp_path, progress=False)
-    steps = run.table("resolved")["step"].max() + 1
-    decisions = run.table("cache_decisions")
-    assert len(decisions) > 5
-    inner = decisions[decisions["step"] + 16 < steps]
-    without = (inner["covered"] == 0).sum()
-    assert without == 0, f"{without} of {len(inner)} decisions without a forecast"
-    assert all(len(of) == 24 for of in inner["forecast_ms"])
-    print(len(inner), inner["covered"].tolist())
 
 
 def test_recorded_links_can_be_replayed(tmp_path) -> None:
@@ -225,50 +194,6 @@ def test_on_demand_every_step_asks_every_owner_for_all_of_its_rows(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", kept(["prefetch", "epoch_hot", "fixed", "random"], "prefetch", "fixed"))
-def test_hits_and_fetched_rows_are_the_rows_that_batches_read(
-    policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    served = Served(monkeypatch)
-    done = train_remote(remote_config(policy), tmp_path)
-    rows = {(row["part"], row["step"]): row for row in done.recorder.tables["resolved"]}
-    assert len(rows) == PARTS * EPOCHS * STEPS
-    for at, row in rows.items():
-        counts = [0 if owner == at[0] else len(keys) for owner, keys in enumerate(asked_keys()[at])]
-        assert [hit + miss for hit, miss in zip(row["hits"], row["misses"], strict=True)] == counts
-        assert row["remote"] == sum(counts) and row["rpcs"] == sum(miss > 0 for miss in row["misses"])
-        assert (row["window"] >= 0) == (policy != "prefetch")
-    missed = [sum(row["misses"]) for row in rows.values()]
-    if policy == "prefetch":
-        assert sum(missed) == sum(row["remote"] for row in rows.values())
-    else:
-        assert sum(missed) < sum(row["remote"] for row in rows.values())
-    noted = served.noted(done.recorder)
-    for pair, (rpcs, nbytes) in served.by_servers.items():  # what was under way at the end has been served, not taken
-        if pair[1] >= PARTS:
-            continue  # probes of the loopback, under a number of their own
-        assert noted[pair][0] <= rpcs <= noted[pair][0] + 2 and noted[pair][1] <= nbytes
-
-
-@pytest.mark.slow
-def test_caches_are_rebuilt_once_per_epoch_or_every_w_steps(tmp_path: Path) -> None:
-    paced = {"epochs": 3, "slow_rank": 0, "slow_ms": 8.0}  # which gives builders time
-    hot, fixed = (train_remote(remote_config(policy, **paced), tmp_path) for policy in ("epoch_hot", "fixed"))
-    for part in range(PARTS):
-        firsts = column(hot, "windows", "first", part=part)
-        assert len(firsts) >= 2 and firsts == [0, STEPS, 2 * STEPS][: len(firsts)]
-        assert set(column(hot, "windows", "length", part=part)) == {STEPS}
-        rows = [row for row in fixed.recorder.tables["windows"] if row["part"] == part]
-        assert rows[0]["first"] == 0 and all(row["length"] == min(4, 3 * STEPS - _begins(row)) for row in rows)
-        for one, after in pairwise(rows):
-            assert after["first"] == one["first"] + one["late_steps"] + 4 and after["number"] == one["number"] + 1
-        assert not any(row["exposed_s"] for row in rows[1:]), "only the first is waited for"
-    for row in [*hot.recorder.tables["windows"], *fixed.recorder.tables["windows"]]:
-        assert row["held"] == row["copied"] + row["fetched"] == sum(row["by_owner"]) <= 60 == row["capacity"]
-        assert row["by_owner"][row["part"]] == 0
-
-
-@pytest.mark.slow
 def test_probes_are_counted_apart_from_what_training_fetches(tmp_path: Path) -> None:
     """The planner times a few fetches before it plans: they are recorded, and in no sum but their own."""
     done = train_remote(remote_config("planner"), tmp_path)
@@ -287,25 +212,6 @@ def test_probes_are_counted_apart_from_what_training_fetches(tmp_path: Path) -> 
     )
     spent = bytes_at(fetched, [10.0], [10**6])
     assert spent is not None and float(spent[0]) == sum(row["bytes"] for row in own)
-
-
-def _begins(row: dict[str, Any]) -> int:
-    """The step from which a cache serves."""
-    return int(row["first"] + row["late_steps"])
-
-
-@pytest.mark.slow  # a benchmark
-def test_the_delay_of_a_link_adds_to_the_step_time(tmp_path: Path) -> None:
-    """Part 0 asks part 1; the quickest of a run's steps are compared, which the machine's other work spares."""
-    two = {"parts": 2, "batch_size": 16}
-    clean, slow = (
-        train_remote(remote_config("on_demand", **two, links=links), tmp_path) for links in ("", "1>0 delay=60")
-    )
-    _same(clean, slow)
-    for table, name, where in (("steps", "time_s", {}), ("resolved", "wait_s", {"part": 0})):
-        quick_s, slow_s = (min(column(done, table, name, **where)) for done in (clean, slow))
-        assert slow_s >= 0.06 and 0.04 < slow_s - quick_s < 0.1
-    assert min(column(slow, "resolved", "wait_s", part=1)) < 0.045, "the other way the link is clean"
 
 
 def test_live_settings_change_at_the_next_step_and_keep_losses(tmp_path: Path) -> None:

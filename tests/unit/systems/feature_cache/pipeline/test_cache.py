@@ -15,8 +15,7 @@ from dtdg_lab.systems.feature_cache.pipeline.cache import (
     hottest_first,
     quotas,
 )
-from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
-from dtdg_lab.systems.feature_cache.pipeline.window_plan import Epochs, WindowPlan, plan_window
+from dtdg_lab.systems.feature_cache.pipeline.window_plan import Epochs, WindowPlan
 from tests.feature_world import Owners, World
 
 EPOCHS = Epochs(steps=10)
@@ -32,14 +31,6 @@ def test_a_rebuild_sends_one_request_per_owner_and_copies_cached_rows() -> None:
     assert (owners.rpcs, again.fetched, again.copied) == (2, 0, len(first.cache))
     assert [reply.owner for reply in sent] == [1, 2]
     assert nothing == []
-
-
-def test_a_rebuild_with_one_part_fetches_nothing() -> None:
-    world = World(parts=1)
-    plan = plan_window(0, 0, FeaturePath(mode="windows"), part=0, parts=1, epochs=EPOCHS, decision=None)
-    built, _ = CacheBuilder(0, world.space, 5).build(plan, [world.remote(0, 0)], Owners(world).open().fetch)
-    assert len(built.cache) == 0
-    assert plan.action == -1
 
 
 @pytest.mark.parametrize("size", [100, 2**40])

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dtdg_lab.core.errors import ConfigError, PlanError, RunFailedError
+from dtdg_lab.core.errors import PlanError, RunFailedError
 from dtdg_lab.systems.feature_cache.actions import CacheActions
 from dtdg_lab.systems.feature_cache.pipeline.cache import hot_set, hottest_first, key_counts
 from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
@@ -512,15 +512,6 @@ def test_a_step_out_of_turn_is_refused() -> None:
         _take(pipeline, world, 5)
         with pytest.raises(PlanError, match="the run stops at 6"):
             pipeline.next(6)
-
-
-def test_a_cache_larger_than_memory_is_refused_and_the_path_is_kept() -> None:
-    owners = Owners(World())
-    with _running(PATHS["fixed"], owners) as (pipeline, world):
-        with pytest.raises(ConfigError, match=r"cache_rows=1000000000000 exceeds memory"):
-            pipeline.apply_settings(FeaturePath.of_policy("fixed", capacity=10**12))
-        assert pipeline.path is PATHS["fixed"]
-        _take(pipeline, world, 0)
 
 
 def test_one_part_fetches_nothing() -> None:

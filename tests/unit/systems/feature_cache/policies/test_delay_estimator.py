@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from time import perf_counter
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -78,17 +76,6 @@ def test_a_faster_network_lowers_the_baseline():
                 estimator.add(0, 2e-3 * np.exp(0.1 * draw.normal()) + late, 1e4, epoch=epoch)
             described = estimator.delays_s()[0]
         assert described == pytest.approx(0.02 if epoch == 13 else 0.0, rel=0.2, abs=1e-3)
-
-
-@pytest.mark.slow  # a benchmark
-def test_a_decision_costs_little():
-    estimator = received(0.02, seed=3)
-    spent = []
-    for _ in range(50):
-        began = perf_counter()
-        estimator.delays_s()
-        spent.append(perf_counter() - began)
-    assert min(spent) < 200e-6
 
 
 NOISE = 0.4

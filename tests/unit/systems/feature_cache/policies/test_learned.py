@@ -165,13 +165,6 @@ def test_a_shipped_policy_decides_by_what_it_sees(name: str, parts: int) -> None
     assert len(set(chosen.tolist())) > 1
 
 
-def test_other_parts_and_names_are_refused() -> None:
-    with pytest.raises(ConfigError, match="for 9 parts"):
-        learned_policy(9)
-    with pytest.raises(UnknownNameError, match="double_dqn_plus"):
-        shipped_training("double_dqn_pluss")
-
-
 @each_policy
 def test_the_pipeline_that_makes_them_makes_the_same_again(name: str) -> None:
     """The test below, short: a few episodes, and every decision the same."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
-import sys
 import threading
 import time
 
@@ -13,7 +11,7 @@ import numpy as np
 import psutil
 import pytest
 
-from dtdg_lab.core.errors import NotAvailableError, PlanError, RunFailedError
+from dtdg_lab.core.errors import PlanError, RunFailedError
 from dtdg_lab.network.links import LinkState
 from dtdg_lab.systems.feature_cache.pipeline.fetching import Fetcher
 from dtdg_lab.systems.feature_cache.rpc.client import FeatureClient
@@ -195,12 +193,6 @@ def test_a_part_without_vertices_is_served() -> None:
         assert len(client.fetch({2: KEYS[2][:3]})[2].rows) == 3
         with pytest.raises(RunFailedError, match="a request for 1 rows of 0"):
             client.fetch({1: KEYS[1][:1]})
-
-
-def test_a_missing_pyzmq_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "zmq", None)
-    with pytest.raises(NotAvailableError, match="pip install pyzmq"):
-        importlib.reload(sys.modules[FeatureClient.__module__])
 
 
 def test_close_wakes_a_waiting_thread(own: FeatureServer) -> None:

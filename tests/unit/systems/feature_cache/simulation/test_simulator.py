@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
@@ -117,23 +115,6 @@ def test_a_restarted_run_begins_with_the_states_of_a_new_one() -> None:
     np.testing.assert_array_equal(states[0], fresh.reset(number=2)[0])
     assert (info.final_states[0] != states[0]).any()
     np.testing.assert_array_equal(info.final_states[1], states[1])
-
-
-@pytest.mark.slow
-def test_episodes_side_by_side_cost_less_than_one_after_another() -> None:
-    """Processor seconds of an episode at the nominal window: alone, and as one of 64."""
-    best_s = {}
-    for episodes, repeats in ((1, 5), (64, 2)):
-        simulator = CacheSimulator(COSTS, training_cases(), episodes=episodes)
-        taken = []
-        for _ in range(repeats):
-            begun = time.process_time()
-            simulator.reset()
-            while not simulator.done.all():
-                simulator.step(np.full(episodes, ACTIONS.action(16)))
-            taken.append((time.process_time() - begun) / episodes)
-        best_s[episodes] = min(taken)
-    assert best_s[64] < 0.8 * best_s[1], best_s
 
 
 def test_invalid_simulations_are_rejected() -> None:

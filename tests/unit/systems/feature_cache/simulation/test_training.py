@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.systems.feature_cache.actions import CacheActions
 from dtdg_lab.systems.feature_cache.calibration.calibration import products, reddit
 from dtdg_lab.systems.feature_cache.policies.learned import CacheDQN, learned_policy
-from dtdg_lab.systems.feature_cache.simulation.cases import CacheCase, training_cases
+from dtdg_lab.systems.feature_cache.simulation.cases import CacheCase
 from dtdg_lab.systems.feature_cache.simulation.comparison import compare
 from dtdg_lab.systems.feature_cache.simulation.training import PolicyTraining, train_policy, training_costs
 from tests.many_views import view_of
@@ -113,13 +112,3 @@ def test_invalid_trainings_are_rejected(wrong: dict[str, Any], described: str) -
 def test_costs_of_other_parts_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"costs of \[4\] parts for a policy of 3"):
         train_policy(3, SHORT, costs=[products()])
-
-
-def test_severities_of_the_comparison_are_none_of_the_training() -> None:
-    from dtdg_lab.systems.feature_cache.simulation.cases import comparison_cases
-
-    def severities(cases: tuple[CacheCase, ...]) -> set[tuple[float, float]]:
-        return {(case.delay_s, case.bytes_per_s) for case in cases}
-
-    assert not severities(training_cases()) & severities(comparison_cases())
-    assert CacheActions(4).action(16) == CacheDQN(train_policy(4, SHORT)).first

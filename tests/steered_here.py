@@ -21,17 +21,9 @@ from dtdg_lab.training.assembly import assemble_trainer
 from dtdg_lab.training.control import LocalControl
 from dtdg_lab.training.recording import StepRecorder
 from dtdg_lab.training.resource_monitor import ResourceMonitor
+from tests import factories
 
-SMALL = {
-    "dataset": "growing",
-    "generated_nodes": 30,
-    "generated_edges": 120,
-    "generated_snapshots": 40,
-    "hidden": 5,
-    "device": "cpu",
-    "epochs": 3,
-    "learning_rate": 0.02,
-}
+SMALL = {**factories.SMALL, "generated_nodes": 30, "generated_edges": 120, "hidden": 5, "epochs": 3}
 NOTHING: Script = MappingProxyType({})
 LATER_S = 0.05  # after a pause has been asked for, what comes with it
 

@@ -19,22 +19,11 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.records.events import OverlapChosen
 from dtdg_lab.testing.training import Trained, train_in_memory
 from dtdg_lab.training import build
+from tests import factories
 from tests.distributed.groups import in_groups
 
 EPOCHS, TRAINED = 11, 12
-SMALL = {
-    "dataset": "growing",
-    "generated_nodes": 23,
-    "generated_edges": 80,
-    "generated_snapshots": 40,
-    "hidden": 4,
-    "layers": 2,
-    "learning_rate": 0.02,
-    "device": "cpu",
-    "epochs": EPOCHS,
-    "dtype": "float64",
-    "optimizer": "sgd",
-}
+SMALL = {**factories.SMALL, **factories.EXACT, "generated_nodes": 23, "layers": 2, "epochs": EPOCHS}
 STORY: dict[int, dict[str, Any]] = {  # step -> changes
     0: {"blocks": 5},
     1: {"overlap": False},

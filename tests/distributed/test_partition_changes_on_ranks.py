@@ -25,24 +25,18 @@ from dtdg_lab.systems.vertex_parts import strategy
 from dtdg_lab.testing.training import Trained, train_in_memory
 from dtdg_lab.training import build
 from dtdg_lab.training import partition as partitioned
+from tests import factories
 from tests.distributed.groups import in_groups
 
 EPOCHS = 9
 SMALL = {
+    **factories.SMALL,
+    **factories.EXACT,
     "system": "adgnn-t",
     "partitioner": "hash",
-    "dataset": "growing",
-    "generated_nodes": 24,
-    "generated_edges": 80,
-    "generated_snapshots": 40,
-    "hidden": 4,
     "layers": 2,
-    "learning_rate": 0.02,
-    "device": "cpu",
     "parts": 2,
     "epochs": EPOCHS,
-    "dtype": "float64",
-    "optimizer": "sgd",
 }
 STORY: dict[int, dict[str, Any]] = {
     0: {"set": {"partitioner": "load_aware"}},

@@ -26,23 +26,14 @@ from dtdg_lab.models.base import make_model
 from dtdg_lab.models.graph_view import DenseView
 from dtdg_lab.testing.models import run_model
 from dtdg_lab.training.build import RunComponents, build, make_task
+from tests import factories
 from tests.distributed.groups import in_groups
 from tests.thinning import thinned, values_that_run
 
 PARTS, STEPS = 4, 3
 BY_HAND = ("round_robin", "longest_first")  # schedules that this file knows; others: test_schedules_on_ranks.py
 # 12 training snapshots, 9 groups of 4: three iterations on 4 parts, the last with one group and three idle parts
-SMALL = {
-    "system": "psg",
-    "dataset": "growing",
-    "generated_nodes": 23,
-    "generated_edges": 80,
-    "generated_snapshots": 40,
-    "hidden": 6,
-    "parts": PARTS,
-    "learning_rate": 0.05,
-    "device": "cpu",
-}
+SMALL = {**factories.SMALL, "system": "psg", "generated_nodes": 23, "hidden": 6, "parts": PARTS, "learning_rate": 0.05}
 EXACT = {"dtype": "float64", "optimizer": "sgd"}
 LINK = {"task": "link", "link_share": 0.5, "ranking_negatives": 5}
 TASKS: tuple[dict[str, Any], ...] = (

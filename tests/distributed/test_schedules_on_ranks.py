@@ -22,23 +22,13 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.snapshot_groups.schedulers import dygnex
 from dtdg_lab.testing.training import Trained, train_in_memory
 from dtdg_lab.training.build import build
+from tests import factories
 from tests.distributed.groups import in_groups
 from tests.thinning import thinned
 
 # 12 training snapshots, 9 groups of 4: two steps an epoch by sizes, the first with eight groups and the other with one
 PARTS, GROUPS, STEPS = 4, 9, 4
-SMALL = {
-    "dataset": "growing",
-    "generated_nodes": 24,
-    "generated_edges": 80,
-    "generated_snapshots": 40,
-    "hidden": 4,
-    "learning_rate": 0.02,
-    "device": "cpu",
-    "parts": PARTS,
-    "dtype": "float64",
-    "optimizer": "sgd",
-}
+SMALL = {**factories.SMALL, **factories.EXACT, "parts": PARTS}
 SYSTEMS = ("psg", "blad", "dygnex-g", "dygnex-l")
 CASES = [*((system, "tgcn") for system in SYSTEMS), ("blad", "evolvegcn-o"), ("dygnex-g", "evolvegcn-o")]
 PROFILE, EPOCHS = 2, 4

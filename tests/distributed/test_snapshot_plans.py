@@ -21,20 +21,17 @@ from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.snapshot_blocks import redistribution
 from dtdg_lab.training.build import build
+from tests import factories
 from tests.distributed.groups import TakenStep, assert_same_steps, in_groups, take_step
 from tests.thinning import thinned, values_that_run
 
 STEPS, NODES, TRAINED = 2, 23, 12
 SMALL = {
-    "dataset": "growing",
+    **factories.SMALL,
+    **factories.EXACT,
     "generated_nodes": NODES,
-    "generated_edges": 80,
-    "generated_snapshots": 40,
     "hidden": 6,
     "learning_rate": 0.05,
-    "device": "cpu",
-    "dtype": "float64",
-    "optimizer": "sgd",
     "layers": 2,
 }
 LINK = {"task": "link", "link_share": 0.5, "ranking_negatives": 5}

@@ -19,21 +19,11 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.testing.training import Trained, train_in_memory
 from dtdg_lab.training import build
+from tests import factories
 
 RANKS, STEPS, SLOW_S = 2, 5, 0.15
 HALTED = (0, 4, 6)  # the first step, the last of an epoch, and one between two changes
-SMALL = {
-    "system": "psg",
-    "dataset": "growing",
-    "generated_nodes": 24,
-    "generated_edges": 80,
-    "generated_snapshots": 40,
-    "hidden": 4,
-    "learning_rate": 0.02,
-    "device": "cpu",
-    "parts": 2,
-    "epochs": 2,
-}
+SMALL = {**factories.SMALL, "system": "psg", "parts": 2, "epochs": 2}
 SCRIPT = {2: {"set": {"group_window": 6}}, 6: {"set": {"learning_rate": 0.1}}}
 
 

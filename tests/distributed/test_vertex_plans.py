@@ -18,21 +18,12 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.training.build import build
+from tests import factories
 from tests.distributed.groups import assert_same_steps, in_groups, take_step
 from tests.thinning import thinned, values_that_run
 
 PARTS, STEPS, NODES, TRAINED = 4, 3, 23, 12
-SMALL = {
-    "dataset": "growing",
-    "generated_nodes": NODES,
-    "generated_edges": 80,
-    "generated_snapshots": 40,
-    "hidden": 6,
-    "learning_rate": 0.05,
-    "device": "cpu",
-    "dtype": "float64",
-    "optimizer": "sgd",
-}
+SMALL = {**factories.SMALL, **factories.EXACT, "generated_nodes": NODES, "hidden": 6, "learning_rate": 0.05}
 LINK = {"task": "link", "link_share": 0.5, "ranking_negatives": 5}
 CLASSES = {"task": "classification", "dataset": "sbm", "communities": 2, "generated_edges": 30}
 APPROXIMATE = ("evolvegcn-h", "dcrnn")  # on cached_vertex

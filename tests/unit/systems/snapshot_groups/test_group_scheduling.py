@@ -30,18 +30,13 @@ from dtdg_lab.systems.snapshot_groups.strategy import snapshot_groups
 from dtdg_lab.testing.training import Trained, train_in_memory
 from dtdg_lab.training.build import RunComponents, build
 from dtdg_lab.training.memory import peak_bytes
+from tests import factories
 from tests.thinning import thinned
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 # 12 training snapshots: groups of 4 start at 9 of them
 SMALL = {
-    "dataset": "growing",
-    "generated_nodes": 24,
-    "generated_edges": 80,
-    "generated_snapshots": 40,
-    "hidden": 4,
-    "learning_rate": 0.02,
-    "device": "cpu",
+    **factories.SMALL,
 }
 NODES, GROUPS, WINDOW, TRAIN = 24, 9, 4, 12
 PROFILE, EPOCHS = 2, 4

@@ -12,7 +12,6 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, ControlError
 from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.charts import all_rollups
-from tests.synthetic_lines import START_NS
 from tests.tables import START_NS, record_lines
 
 PER_EPOCH = 20

@@ -1,1 +1,1 @@
-"""How a sequence is laid over parts and ranks, one layout a file; plans of P parts run on any R that divides P."""
+"""Training of a snapshot sequence over parts and ranks. A plan of P parts runs on any R ranks where R divides P."""

@@ -1,4 +1,4 @@
-"""What a strategy may do beyond training: small interfaces that it inherits beside :class:`Strategy`.
+"""Optional capabilities of a strategy: small interfaces that it inherits beside :class:`Strategy`.
 
 The trainer asks ``isinstance(strategy, Tunable)`` and so on, and leaves out what a strategy does not inherit.
 """
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from dtdg_lab.network.emulated_network import Slowed
     from dtdg_lab.records.events import Event
 
-RECORDED_PLAN = "recorded_plan"  # in the state of a strategy: the plan that a replayed run had there
+RECORDED_PLAN = "recorded_plan"  # key in a strategy's state: the plan of the replayed run
 
 
 class DecisionRow(NamedTuple):
     """A row of the table ``decisions``, without step and epoch.
 
     Attributes:
-        policy: what decided.
+        policy: name of the policy.
         state: its inputs.
-        values: what it knows of each choice.
-        action: the choice.
-        reward: of the choice before; None where there is none yet.
+        values: its estimate of each action.
+        action: the chosen action.
+        reward: reward of the previous action; None before the first.
     """
 
     policy: str
@@ -40,13 +40,13 @@ class DecisionRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
-    """A step that is over, as far as a strategy may learn from it.
+    """Measurements of a finished step.
 
     Attributes:
         seconds: duration of the whole step.
         communicate_s: duration of the exchange of gradients, without waiting.
-        energy_j: joules of this rank, where they are known.
-        rows: what the strategy recorded of the step, by table.
+        energy_j: joules of this rank; None if not measured.
+        rows: rows that the strategy recorded in the step, by table.
     """
 
     seconds: float
@@ -56,7 +56,7 @@ class StepOutcome:
 
 
 class Reconfigurable(ABC):
-    """Its live settings may change between two steps.
+    """A strategy whose live settings may change between two steps.
 
     Attributes:
         fails_by_rank: whether :meth:`validate_settings` may refuse on some ranks only.
@@ -65,12 +65,12 @@ class Reconfigurable(ABC):
     fails_by_rank: ClassVar[bool] = False
 
     def validate_settings(self, config: RunConfig) -> str:
-        """Return the reason why it cannot train under other live settings; empty where it can."""
+        """Return why the strategy cannot train with these live settings; empty if it can."""
         return ""
 
     @abstractmethod
     def apply_settings(self, config: RunConfig) -> None:
-        """Train under other live settings from the next step on."""
+        """Use these live settings from the next step on."""
 
     def settings_events(self, changes: Collection[str]) -> list[Event]:
         """Return events that record the effect of changed settings."""
@@ -78,7 +78,7 @@ class Reconfigurable(ABC):
 
 
 class Adaptive(ABC):
-    """Its batches depend on the number of the step, and on a choice that rank 0 may make while training."""
+    """A strategy whose batches depend on the step number and on choices that rank 0 makes during training."""
 
     @abstractmethod
     def on_step_start(self, step: int) -> None:
@@ -91,11 +91,11 @@ class Adaptive(ABC):
     @property
     @abstractmethod
     def requested_choice(self) -> int:
-        """The number that rank 0 sends with its control state, which all ranks then receive."""
+        """The choice that rank 0 broadcasts with its control state."""
 
     @abstractmethod
     def receive_choice(self, choice: int) -> None:
-        """Use what rank 0 chose, from the next step on."""
+        """Use rank 0's choice from the next step on."""
 
     @property
     @abstractmethod
@@ -104,16 +104,16 @@ class Adaptive(ABC):
 
     @abstractmethod
     def decide_after_step(self, loss: float | None, seconds: float) -> DecisionRow | None:
-        """Return the decision after a step; None where none is due.
+        """Return the decision after a step; None if none is due.
 
         Args:
-            loss: of the step on this rank; None where it had no labels.
+            loss: loss of the step on this rank; None if it had no labels.
             seconds: duration of the step.
         """
 
     @abstractmethod
     def decide_after_evaluation(self, validation_loss: float | None) -> DecisionRow | None:
-        """Return the decision after an evaluation of the validation split; None where none is due."""
+        """Return the decision after an evaluation of the validation split; None if none is due."""
 
     @abstractmethod
     def repeat_decision(self, action: Any) -> None:
@@ -121,38 +121,38 @@ class Adaptive(ABC):
 
 
 class Tunable(ABC):
-    """Its settings are tuned at the end of an epoch."""
+    """A strategy whose settings are tuned at the end of an epoch."""
 
     @abstractmethod
     def tune(self, epoch: int, config: RunConfig, components: Any) -> tuple[DecisionRow, dict[str, Any]] | None:
-        """Return a tuner's decision and the settings that it changes; None where none is due. Collective.
+        """Return a tuner's decision and the settings that it changes; None if none is due. Collective.
 
         Every rank returns the same.
 
         Args:
-            epoch: the one that ended.
-            config: the present settings.
-            components: what trains (:class:`dtdg_lab.training.build.RunComponents`).
+            epoch: the epoch that ended.
+            config: the current settings.
+            components: the run's :class:`dtdg_lab.training.build.RunComponents`.
         """
 
 
 class Replannable(ABC):
-    """It may adopt another plan at the end of an epoch."""
+    """A strategy that may adopt another plan at the end of an epoch."""
 
     @property
     @abstractmethod
     def epoch_changes(self) -> dict[str, Any]:
-        """The settings for whose sake :meth:`on_epoch_end` may change the plan; empty where it never does."""
+        """The settings that let :meth:`on_epoch_end` change the plan; empty if it never does."""
 
     @abstractmethod
     def on_epoch_end(self) -> tuple[str, ...]:
-        """Adopt another plan where the epoch that ended asks for one; collective.
+        """Adopt another plan if the finished epoch calls for one; collective.
 
         Returns:
             The kinds of plan events that changed.
 
         Raises:
-            PlanError: another plan was due and could not be made; the old one stays.
+            PlanError: a new plan was due but could not be built; the old one stays.
         """
 
     @abstractmethod
@@ -161,12 +161,12 @@ class Replannable(ABC):
 
 
 class Carries(ABC):
-    """It carries state from one step to the next, beside the parameters."""
+    """A strategy that carries state from step to step, beside the parameters."""
 
     @property
     @abstractmethod
     def at_rest(self) -> bool:
-        """Whether the next step needs nothing of the last one but the parameters."""
+        """Whether the next step needs only the parameters, no carried state."""
 
     @abstractmethod
     def carried_state(self) -> dict[str, Any]:
@@ -174,37 +174,37 @@ class Carries(ABC):
 
 
 class ObservesSteps(ABC):
-    """It learns from the time and energy of steps."""
+    """A strategy that learns from the time and energy of its steps."""
 
     @abstractmethod
     def on_step_end(self, outcome: StepOutcome) -> None:
-        """Take in a step that is over and recorded."""
+        """Learn from a finished, recorded step."""
 
 
 class DescribesMemory(ABC):
-    """Its plan events say how much memory a step takes.
+    """A strategy whose plan events report the memory of a step.
 
     Attributes:
-        probed_plans: kinds of plan events that are reported again once memory has been probed.
+        probed_plans: kinds of plan events to report again after memory has been probed.
     """
 
     probed_plans: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def probes_after(self, previous: Strategy) -> bool:
-        """Return whether peak memory is measured again after this strategy has replaced another during a run."""
+        """Return whether to measure peak memory again after this strategy replaced another one during a run."""
 
 
 class RunsInBackground(ABC):
-    """Something of it runs beside training, until ``close``."""
+    """A strategy with background work, which runs until ``close``."""
 
     @abstractmethod
     def open(self) -> None:
-        """Start it."""
+        """Start the background work."""
 
 
 class Fetched(NamedTuple):
-    """Rows of features that a step read from other ranks.
+    """Feature rows that a step fetched from other ranks.
 
     Attributes:
         received_bytes: bytes received for training itself.
@@ -216,12 +216,12 @@ class Fetched(NamedTuple):
 
 
 class ServesFeatures(ABC):
-    """Processes of its own serve features to other ranks, over links that congestion may slow."""
+    """A strategy whose own processes serve features to other ranks, over links that congestion may slow."""
 
     @property
     @abstractmethod
     def children(self) -> tuple[int, ...]:
-        """Numbers of the processes that work for this rank, whose energy counts as its own."""
+        """Process ids of this rank's helpers; their energy counts for the rank."""
 
     @abstractmethod
     def slowable_links(self, group: Group) -> Slowed:
@@ -229,4 +229,4 @@ class ServesFeatures(ABC):
 
     @abstractmethod
     def fetched(self, rows: RecordRows) -> Fetched:
-        """Return what a step fetched, from the rows recorded of it."""
+        """Return the features that a step fetched, computed from its recorded rows."""

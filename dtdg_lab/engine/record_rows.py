@@ -25,10 +25,10 @@ class LinkRow(NamedTuple):
 
 
 class ExchangeRow(NamedTuple):
-    """Seconds in which rows travelled, of the table ``exchanges``.
+    """Seconds of exchanges, of the table ``exchanges``.
 
     Attributes:
-        exposed_s: of these, the seconds that the rank waited.
+        exposed_s: seconds of ``in_flight_s`` that the rank waited.
     """
 
     layer: int
@@ -43,7 +43,7 @@ class TransferRow(NamedTuple):
     """Snapshots copied to the device, of the table ``transfers``.
 
     Attributes:
-        whole_bytes: bytes of the same snapshots without differences.
+        whole_bytes: bytes of the same snapshots sent in full.
     """
 
     snapshots: int

@@ -1,4 +1,4 @@
-"""Consecutive snapshots trained from the initial state, however their gradients are computed."""
+"""Consecutive snapshots trained from the initial state, independent of the method of backpropagation."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ if TYPE_CHECKING:
 class SequenceSegment:
     """Snapshots trained from the initial state.
 
-    The loss is the mean of the task's over the snapshots it is taken at, without those that have no labelled item, as
-    evaluations have it; 0 where none has any.
+    The loss is the task's loss, averaged over the loss snapshots that have labelled items; 0 if none has.
 
     Attributes:
-        model: whose parameters' gradients are wanted.
+        model: model to differentiate.
         sequence: the graph on this device, all nodes or some.
-        task: what is predicted.
-        snapshots: S consecutive ones.
-        loss_at: ``last`` or ``all`` of them.
-        kept: of snapshots that have some nodes alone, the share of their labelled items that these hold, on all
-            ranks together; their loss is the mean over what is kept.
+        task: the task.
+        snapshots: S consecutive snapshots.
+        loss_at: loss snapshots, ``last`` or ``all``.
+        kept: for snapshots with only some nodes, the share of labelled items that these nodes hold on all ranks
+            together; the loss is the mean over these items.
     """
 
     model: DynamicModel
@@ -43,17 +42,17 @@ class SequenceSegment:
 
     @property
     def at(self) -> range:
-        """The snapshots where loss is taken."""
+        """The loss snapshots."""
         return self.snapshots if self.loss_at == "all" else self.snapshots[-1:]
 
     @cached_property
     def num_labelled(self) -> int:
-        """How many of the snapshots where loss is taken have labelled items."""
+        """Number of loss snapshots with labelled items."""
         return sum(self.task.labelled(t) and self.kept.get(t, 1.0) > 0 for t in self.at)
 
     @property
     def own(self) -> int:
-        """n, the nodes whose loss is computed here."""
+        """Number of nodes whose loss is computed here, n."""
         return self.sequence.own
 
     def initial_state(self) -> State:
@@ -61,7 +60,7 @@ class SequenceSegment:
         return self.model.initial_state(self.sequence.view(self.snapshots[0]).num_rows)
 
     def layer_state(self, layer: int, rows: int) -> State:
-        """Return the state before the segment of the rows that a layer runs through time; other layers are not read."""
+        """Return the state before the segment for the rows that a layer runs through time; only this layer counts."""
         return self.model.initial_state(rows)
 
     def through_time(self, layer: int, x: Tensor, state: State, rows: slice) -> tuple[Tensor, State]:
@@ -69,15 +68,14 @@ class SequenceSegment:
         return self.model.temporal_sequence(layer, x, state)
 
     def loss(self, z: Tensor, snapshots: range, rows: Rows) -> Tensor:
-        """Return what some nodes at some snapshots add to the loss of the segment, a scalar.
+        """Return the contribution of some nodes and snapshots to the loss, a scalar.
 
-        A task that needs all nodes at once gets them, joined from all ranks, for the snapshots that are this rank's
-        turn.
+        A task that is not ``per_vertex`` gets all nodes, joined from all ranks, in the snapshots of this rank's turn.
 
         Args:
-            z: their readout, (S', n, outputs).
-            snapshots: S' of those where loss is taken.
-            rows: which of the own nodes they are; all of them where the task is not ``per_vertex``.
+            z: readout of the nodes, (S', n, outputs).
+            snapshots: S' loss snapshots.
+            rows: indices among the own nodes; all of them if the task is not ``per_vertex``.
         """
         if self.task.per_vertex:
             vertices = self.sequence.vertices
@@ -85,28 +83,28 @@ class SequenceSegment:
         else:
             losses = self._joint_losses(z, snapshots)
         if self.kept:
-            shares = [self.kept.get(t, 1.0) or 1.0 for t in snapshots]  # where nothing is held, the loss is 0
+            shares = [self.kept.get(t, 1.0) or 1.0 for t in snapshots]  # if no labelled item is kept, the loss is 0
             losses = losses / losses.new_tensor(shares)
         return losses.sum() / max(self.num_labelled, 1)
 
     def snapshot(self, t: int, state: State) -> tuple[Tensor, State]:
-        """Run a snapshot through all layers: hidden rows of its view's nodes, and the state after it."""
-        space = self.sequence.view(t)
-        return self.model.snapshot(space, space.inputs, state)
+        """Run a snapshot through all layers; return the hidden rows of its view's nodes, and the state after it."""
+        view = self.sequence.view(t)
+        return self.model.snapshot(view, view.inputs, state)
 
     def loss_of(self, t: int, h: Tensor) -> Tensor | None:
-        """Return a snapshot's share of the loss, from its hidden rows; None where no loss is taken."""
+        """Return a snapshot's share of the loss, from its hidden rows; None if it is no loss snapshot."""
         if t not in self.at:
             return None
         return self.loss(self.model.readout(h[: self.own]).unsqueeze(0), range(t, t + 1), slice(0, self.own))
 
     def _joint_losses(self, z: Tensor, snapshots: range) -> Tensor:
         joined = self.sequence.join(z)
-        everyone = slice(0, joined.shape[1])
+        all_nodes = slice(0, joined.shape[1])
         losses = [
-            self.task.loss(joined[index : index + 1], range(t, t + 1), everyone).sum()
+            self.task.loss(joined[index : index + 1], range(t, t + 1), all_nodes).sum()
             for index, t in enumerate(snapshots)
             if self.sequence.has_turn(t)
         ]
-        # without a turn the joined rows still take part in backward, which every rank must
+        # every rank must take part in backward, also without a turn
         return torch.stack(losses) if losses else joined.sum() * 0

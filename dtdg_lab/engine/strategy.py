@@ -1,4 +1,4 @@
-"""A system's way to train: the steps of an epoch on one rank, their gradients, and their records."""
+"""Training strategy of a system: the steps of an epoch on one rank, their gradients and records."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ RecordRows = Mapping[str, Sequence[tuple[Any, ...]]]  # table -> rows without st
 
 
 class StepMarks:
-    """Boundaries between the phases of a step; this one records nothing."""
+    """Boundaries between the phases of a step; this base class records nothing."""
 
     def __call__(self, phase: str) -> None:
-        """End a phase, which lasted since the last mark."""
+        """End a phase, which began at the last mark."""
 
     def exchange(self, wait_s: float) -> None:
-        """End an exchange, which lasted since the last mark and began with ``wait_s`` seconds of waiting."""
+        """End an exchange, which began at the last mark with ``wait_s`` seconds of waiting."""
 
     def block(self, number: int, pass_name: str) -> None:
         """Begin time block ``number`` in the pass ``forward``, ``rerun`` (recompute) or ``backward``."""
@@ -38,9 +38,13 @@ class StepMarks:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of this rank: the groups of its parts, and the number of groups of all ranks.
+    """One step of this rank.
 
-    ``snapshots`` is the number of snapshots that it computes, if steps differ in it.
+    Attributes:
+        iteration: number of the step in the epoch.
+        groups: snapshot groups of this rank's parts.
+        total_groups: number of groups of all ranks.
+        snapshots: number of snapshots to compute; 0 if all steps have the same number.
     """
 
     iteration: int
@@ -51,10 +55,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """A rank's result of a step: the sum of its groups' mean losses, and its amount of work.
+    """A rank's result of a step.
 
-    A group shared by several ranks is counted by one of them, and each adds its share of the group's loss.
-    ``vertex_snapshots`` counts the nodes of every snapshot of every group, whether or not the loss uses them.
+    Attributes:
+        loss_sum: sum of its groups' mean losses; of a group shared by several ranks, its share.
+        groups: number of its groups; one of the ranks counts a shared group.
+        vertex_snapshots: nodes of all snapshots of all groups, also those that the loss does not use.
     """
 
     loss_sum: float
@@ -64,21 +70,21 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True)
 class BuildContext:
-    """Everything that a strategy is built from.
+    """Inputs from which a strategy is built.
 
     Attributes:
         config: the run's settings.
-        graph: the data, whole; plans may read its edges, never its labels.
-        model: on this rank's device.
+        graph: the whole data set; plans may read its edges, never its labels.
+        model: model on this rank's device.
         sequence: all nodes, with the labels of the test split sealed.
-        task: what is predicted.
-        train: the labelled snapshots of the training split.
-        validation: the snapshots of the validation split.
+        task: the task.
+        train: labelled snapshots of the training split.
+        validation: snapshots of the validation split.
         group: the ranks.
-        device: where this rank computes.
-        partition: of the nodes into P parts, where the system has one.
-        state: of an earlier strategy, from a checkpoint, to be restored as far as it fits.
-        gradients: of the model's parameters.
+        device: device of this rank.
+        partition: partition of the nodes into P parts; None if the system has none.
+        state: state of an earlier strategy, from a checkpoint, to restore as far as it fits.
+        gradients: gradients of the model's parameters.
     """
 
     config: RunConfig
@@ -96,15 +102,15 @@ class BuildContext:
 
     @property
     def parts(self) -> range:
-        """P / R consecutive parts of a plan, which this rank executes."""
+        """Parts of a plan that this rank executes, P / R consecutive ones."""
         share = self.config.parts // self.group.size
         return range(self.group.rank * share, (self.group.rank + 1) * share)
 
 
 class Strategy:
-    """How training is laid over processes. Whatever else it does is one of :mod:`dtdg_lab.engine.capabilities`.
+    """Distributed training of a system. :mod:`dtdg_lab.engine.capabilities` has optional interfaces.
 
-    Steps of an epoch are a pure function of config and epoch.
+    The steps of an epoch are a pure function of config and epoch.
 
     Attributes:
         plan_kinds: kinds of the events that :meth:`plan_events` may return.
@@ -119,20 +125,20 @@ class Strategy:
         raise NotImplementedError
 
     def compute(self, step: Step, marks: StepMarks) -> StepResult:
-        """Run forward and backward of one step, adding to the parameters' gradients.
+        """Run forward and backward of one step, and add to the parameters' gradients.
 
-        It marks the ends of ``batch`` and ``transfer``, and every exchange of rows.
+        Mark the ends of the phases ``batch`` and ``transfer``, and every exchange of rows.
         """
         raise NotImplementedError
 
     def rows(self) -> RecordRows:
-        """Return and forget the recorded rows, by table."""
+        """Return the recorded rows by table, and reset them."""
         return {}
 
     def probe_steps(self) -> Iterator[Callable[[StepMarks], Any]]:
-        """Yield steps whose peak memory is measured, the largest that there may be; they leave no record.
+        """Yield the largest possible steps, whose peak memory is measured; they leave no record.
 
-        Gradients are cleared after each. Training continues afterwards as if they had not been computed.
+        The caller clears gradients after each. Training continues as if these steps had not run.
         """
         largest = max(self.epoch(0), key=lambda step: (len(step.groups), step.snapshots))
         yield partial(self.compute, largest)
@@ -143,24 +149,24 @@ class Strategy:
         return []
 
     def state_dict(self) -> dict[str, Any]:
-        """Return its measurements and decisions, for a checkpoint; without what is carried from step to step."""
+        """Return measurements and decisions, for a checkpoint; without the state carried from step to step."""
         return {}
 
     def close(self) -> None:
-        """End whatever runs beside training; a second call does nothing."""
+        """Stop background work; a second call does nothing."""
 
 
 def check_per_vertex(task: Task, where: str, why: str = "", instead: str = "system='adgnn-t' (halo_vertex)") -> None:
     """Refuse a task whose loss needs all nodes at once.
 
     Args:
-        task: what is predicted.
-        where: on what it is refused.
-        why: some nodes are not there.
-        instead: what serves such tasks.
+        task: the task.
+        where: the place in the message, such as "on batches of target nodes".
+        why: reason in the message.
+        instead: alternatives in the message.
 
     Raises:
-        UnsupportedError: it is such a task.
+        UnsupportedError: the task's loss needs all nodes at once.
     """
     if not task.per_vertex:
         raise UnsupportedError(

@@ -1,1 +1,1 @@
-"""Models: single-device modules that see neighbours through a space and know nothing of ranks."""
+"""Models: single-device modules that see neighbours through a view and know nothing of ranks."""

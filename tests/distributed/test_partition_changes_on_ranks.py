@@ -94,7 +94,7 @@ def everything(group: Group, folder: Path) -> dict[str, Any]:
             patch.setattr(build, "_model", _full_the_second_time(build._model))
         found["fails_early"] = _to_dict(_train(group, folder, script={2: {"set": {"partitioner": "round_robin"}}}))
     with pytest.MonkeyPatch.context() as patch:  # spaces do not fit, and ranks have very different shares
-        patch.setattr(halo, "HaloSequence", partial(HaloSequence, spaces_bytes=12_000))
+        patch.setattr(halo, "HaloSequence", partial(HaloSequence, views_bytes=12_000))
         patch.setattr(partitioned, "make_partition", _uneven)
         found["reuse"] = _to_dict(_train(group, folder, script={1: {"set": {"halo_reuse": True}}}))
     found["alive"] = _alive()

@@ -1,1 +1,1 @@
-"""Rows that travel between ranks."""
+"""Exchange of rows between ranks."""

@@ -1,4 +1,4 @@
-"""Exchange of rows between ranks, in forward and in backward, and its records."""
+"""Exchange of rows between ranks, forward and backward, and its records."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from dtdg_lab.engine.strategy import StepMarks
 
 
 class CollectiveTimes:
-    """What has been waited for since the last drain. Seconds in which several exchanges travel count once."""
+    """Times of finished exchanges since the last drain. Seconds with several exchanges in flight count once."""
 
     def __init__(self) -> None:
         self._flights: dict[tuple[int, str, str], list[tuple[float, float, float]]] = {}  # begin, end, exposed
 
     def add(self, layer: int, pass_name: str, collective: str, arrived: Arrived) -> None:
-        """Note an exchange that has been waited for."""
+        """Record a finished exchange."""
         flight = (arrived.started_s, arrived.started_s + arrived.in_flight_s, arrived.exposed_s)
         self._flights.setdefault((layer, pass_name, collective), []).append(flight)
 
@@ -41,7 +41,7 @@ class CollectiveTimes:
 
 
 def covered_s(flights: list[tuple[float, float, float]]) -> float:
-    """Seconds in which at least one of some intervals (begin, end, ..) lies."""
+    """Return the seconds covered by the union of intervals (begin, end, ..)."""
     total, until = 0.0, float("-inf")
     for begin, end, _ in sorted(flights):
         total += max(0.0, end - max(begin, until))
@@ -55,13 +55,13 @@ NO_LAYER = -1  # rows of all nodes are no layer's halo
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Route:
-    """A halo plan on a device: made once where the same rows are exchanged again and again.
+    """A halo plan on a device, reusable for repeated exchanges of the same rows.
 
     Attributes:
-        send: (s,) int64 rows to be sent, those for rank 0 first.
-        send_counts: (R,) rows for each rank.
-        receive_counts: (R,) rows from each.
-        least_rows: rows that a tensor must have to be sent from.
+        send: (s,) int64 indices of the rows to send, ordered by destination rank.
+        send_counts: (R,) rows to each rank.
+        receive_counts: (R,) rows from each rank.
+        least_rows: fewest rows of a tensor that this route can send from.
     """
 
     send: Tensor
@@ -80,10 +80,10 @@ class Route:
             int(plan.send.max(initial=-1)) + 1,
         )
 
-    def added_up(self, rows: Tensor, shape: Sequence[int]) -> Tensor:
-        """Add up what came back of the rows sent, where each was sent from: (s, F) -> ``shape``."""
+    def sum_by_row(self, rows: Tensor, shape: Sequence[int]) -> Tensor:
+        """Sum returned rows into the rows they were sent from: (s, F) -> ``shape``."""
         total = rows.new_zeros(shape)
-        # rank by rank: within one rank's rows none comes twice, so that a sum has the same order on every device
+        # rank by rank: one rank's rows are distinct, so sums have the same order on every device
         for index, part in zip(self.send.split(self.send_counts), rows.split(self.send_counts), strict=True):
             total.index_add_(0, index, part)
         return total
@@ -91,7 +91,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """An exchange that was started: its rows on their way, and what it is noted as."""
+    """A started exchange: its pending rows and the names under which it is recorded."""
 
     pending: PendingRows
     layer: int
@@ -100,26 +100,25 @@ class Started:
 
 
 class Exchanger:
-    """Exchanges rows with the other ranks, in forward and in backward, and takes down what went where.
+    """Exchanges rows with the other ranks, forward and backward, and records the traffic.
 
-    Every rank must ask the same in the same order, also where it has nothing to send: backward follows the order of
-    forward in reverse, so ranks whose tensors are made by the same operations stay in step. Ranks that do not are found
-    out by what travels in front of the rows (:func:`dtdg_lab.distributed.all_to_all.start_rows`). On a GPU backward
-    runs in a
-    thread of autograd's while the one that asked for it waits: one thread at a time is here.
+    All ranks must start the same exchanges in the same order, even with nothing to send. Backward reverses the order
+    of forward, so ranks that run the same operations stay in step. The header of each exchange detects ranks that do
+    not (:func:`dtdg_lab.distributed.all_to_all.start_rows`). An exchanger is not thread-safe. Autograd's GPU thread may
+    use it, because the thread that called ``backward`` waits meanwhile.
 
     Args:
         group: the processes; rank r executes part r of the plans.
-        marks: called where an exchange begins and ends; may be replaced.
-        name: of its exchanges in records.
-        ranks: by its place in the group, each one's number in records; the places themselves where None.
+        marks: called at the start and end of an exchange.
+        name: name of its exchanges in records.
+        ranks: (R,) number of each group member in records; 0 to R - 1 if None.
 
     Attributes:
         marks: as above.
-        forward_way: pass in records: ``forward``, or ``rerun`` while a time block is recomputed.
-        links: (layer, that or ``backward``) -> (2, R) rows and bytes sent to each rank since the last drain.
+        forward_pass: name of the pass in records: ``forward``, or ``rerun`` while a time block is recomputed.
+        links: (layer, pass) -> (2, R) rows and bytes sent to each rank since the last drain.
             Rows that :meth:`gather` sends without a layer are only in the group's bytes.
-        times: seconds of all of them.
+        times: times of all exchanges.
     """
 
     def __init__(
@@ -133,12 +132,12 @@ class Exchanger:
         self._exchanges = 0
 
     def pull(self, x: Tensor, plan: HaloPlan | Route, layer: int) -> Tensor:
-        """Rows that this rank's nodes pull from and other ranks own, (h, F); differentiable once.
+        """Fetch the rows of remote neighbours, (h, F); differentiable once.
 
         Args:
-            x: (S n, F) this rank's own rows, of S stacked snapshots; of 4 or 8 bytes a number.
-            plan: for these snapshots, and for as many parts as there are ranks.
-            layer: of the model, for the record.
+            x: (S n, F) this rank's own rows of S stacked snapshots, 4 or 8 bytes a number.
+            plan: halo plan of these snapshots, with one part per rank.
+            layer: layer of the model, for the record.
 
         Raises:
             PlanError: the plan is not for this number of ranks or rows.
@@ -147,10 +146,10 @@ class Exchanger:
         return self._between_ranks(x, self.checked(x, plan), layer)
 
     def checked(self, x: Tensor, plan: HaloPlan | Route) -> Route:
-        """Return the route of a plan that fits the ranks and the rows.
+        """Return the plan's route.
 
         Raises:
-            PlanError: it does not.
+            PlanError: the plan does not fit the ranks or the rows.
         """
         route = plan if isinstance(plan, Route) else Route.of(plan, x.device)
         if len(route.send_counts) != self._group.size or route.least_rows > len(x):
@@ -167,7 +166,7 @@ class Exchanger:
         Args:
             x: (n, F) this rank's rows.
             counts: (R,) rows of each rank.
-            layer: of the model, for the record; if missing, it is not recorded in links.
+            layer: layer of the model, for the record; without it the rows are missing in ``links``.
 
         Raises:
             PlanError: the counts do not fit the ranks or the rows.
@@ -176,30 +175,30 @@ class Exchanger:
         rank, ranks = self._group.rank, self._group.size
         if len(counts) != ranks or counts[rank] != len(x):
             raise PlanError(
-                f"rank {rank} has {len(x)} rows, but the counts of {ranks} rank(s) are said to be {list(counts)}. "
+                f"rank {rank} has {len(x)} rows, which does not fit counts={list(counts)} of {ranks} rank(s). "
                 "Give the rows of every rank, in rank order."
             )
         if ranks == 1:
             return x
-        is_sent = [0 if rank_number == rank else 1 for rank_number in range(ranks)]
         send = torch.arange(len(x), device=x.device).repeat(ranks - 1)
-        mine, theirs = [len(x) * one for one in is_sent], [int(n) * one for n, one in zip(counts, is_sent, strict=True)]
-        rows = self._between_ranks(x, Route(send, tuple(mine), tuple(theirs), len(x)), layer)
-        lower, higher = rows.split([sum(theirs[:rank]), sum(theirs[rank:])])
+        send_counts = tuple(0 if peer == rank else len(x) for peer in range(ranks))
+        receive_counts = tuple(0 if peer == rank else int(count) for peer, count in enumerate(counts))
+        rows = self._between_ranks(x, Route(send, send_counts, receive_counts, len(x)), layer)
+        lower, higher = rows.split([sum(receive_counts[:rank]), sum(receive_counts[rank:])])
         return torch.cat([lower, x, higher])
 
     def drain(self) -> list[LinkRow]:
-        """Return and forget what each link carried; links without rows are left out."""
+        """Return the traffic of each link and reset it; links without rows are left out."""
         links, self.links = self.links, {}
         return [
-            LinkRow(layer, pass_name, to, int(rows), int(moved))
-            for (layer, pass_name), sent in links.items()
-            for to, (rows, moved) in zip(self._ranks, sent.T, strict=True)
+            LinkRow(layer, pass_name, to, int(rows), int(sent_bytes))
+            for (layer, pass_name), traffic in links.items()
+            for to, (rows, sent_bytes) in zip(self._ranks, traffic.T, strict=True)
             if rows
         ]
 
     def _between_ranks(self, x: Tensor, route: Route, layer: int) -> Tensor:
-        if self._group.size == 1:  # a single rank
+        if self._group.size == 1:
             return x.new_zeros((0, *x.shape[1:]))
         flight = PendingExchange(self, route, layer)
         received: Tensor = RowArrival.apply(RowDeparture.apply(x, flight), flight)
@@ -208,22 +207,22 @@ class Exchanger:
     def start(
         self, rows: Tensor, send: Sequence[int], receive: Sequence[int], layer: int, pass_name: str, *, name: str = ""
     ) -> Started:
-        """Let rows leave; every rank must start the same exchanges in the same order, and finish each once.
+        """Start sending rows; every rank must start the same exchanges in the same order, and finish each once.
 
-        What a rank sends itself moves nowhere. ``name`` replaces that of the exchanger in records.
+        Rows that a rank sends to itself are not counted. ``name`` replaces the exchanger's name in records.
         """
         exchange_id = (self._exchanges, layer, _PASSES.index(pass_name))
         self._exchanges += 1
         if layer != NO_LAYER:
             link = self.links.setdefault((layer, pass_name), np.zeros((2, self._group.size), dtype=np.int64))
             row_bytes = math.prod(rows.shape[1:]) * rows.element_size()
-            moved = [0 if to == self._group.rank else count for to, count in enumerate(send)]
-            link += np.outer([1, row_bytes], moved)
+            sent_rows = [0 if to == self._group.rank else count for to, count in enumerate(send)]
+            link += np.outer([1, row_bytes], sent_rows)
         pending = self._group.start_exchange(rows, send, receive, tag=exchange_id)
         return Started(pending, layer, pass_name, name or self._name)
 
     def finish(self, started: Started) -> Arrived:
-        """Wait for what was started; only what is stood still for counts as an exchange in the step's phases."""
+        """Wait for a started exchange; only the time spent waiting counts as exchange in the step's phases."""
         self.marks("compute")
         arrived = started.pending.wait()
         self.marks.exchange(arrived.wait_s)
@@ -235,21 +234,21 @@ def refuse_second_gradients() -> None:
     """Refuse a second derivative through an exchange.
 
     Raises:
-        UnsupportedError: the gradient is to have a gradient.
+        UnsupportedError: autograd is building a graph of the gradients.
     """
     if torch.is_grad_enabled():
         raise UnsupportedError(
-            "a gradient of a gradient was asked for (create_graph=True), and rows that cross ranks have only a "
-            "first one. Leave create_graph out, or run on one rank."
+            "create_graph=True asks for a second derivative, but an exchange between ranks has only a first one. "
+            "Leave create_graph out, or run on one rank."
         )
 
 
 class PendingExchange:
-    """The exchange of one aggregation: what it brings is waited for after it was started.
+    """The exchange of one aggregation, started and later awaited.
 
     Attributes:
-        in_flight_s: seconds that its rows took forward; None before they were waited for.
-        exposed_s: of these, what the rank stood still for.
+        in_flight_s: seconds in flight in forward; None until the rows have arrived.
+        exposed_s: seconds of these that the rank waited.
 
     References: FlareDTDG section 3.4 (a snapshot's forward awaits its exchange).
     """
@@ -260,22 +259,22 @@ class PendingExchange:
         self.exposed_s = 0.0
         self._started: Started | None = None
 
-    def start(self, rows: Tensor, *, back: bool = False) -> None:
-        """Let own rows leave, or the gradients of those that came in."""
+    def start(self, rows: Tensor, *, backward: bool = False) -> None:
+        """Start sending own rows, or in ``backward`` the gradients of received rows."""
         send, receive, pass_name = self.route.send_counts, self.route.receive_counts, self.exchanger.forward_pass
-        if back:
+        if backward:
             send, receive, pass_name = receive, send, "backward"
         self._started = self.exchanger.start(rows, send, receive, self.layer, pass_name)
 
     def wait(self) -> Arrived:
-        """Wait for what was started, and let go of it."""
+        """Wait for the started exchange."""
         assert self._started is not None
         started, self._started = self._started, None
         return self.exchanger.finish(started)
 
 
 class RowDeparture(torch.autograd.Function):
-    """Forward: own rows go out. Backward: the gradient of those that came in has come back, and is added up."""
+    """Forward: start sending own rows. Backward: receive their gradients and sum them."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, flight: PendingExchange) -> Tensor:
@@ -286,16 +285,16 @@ class RowDeparture(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        """Wait for the gradients of the rows, and add them up."""
-        return ctx.flight.route.added_up(ctx.flight.wait().rows, ctx.shape), None
+        """Wait for the gradients of the sent rows, and sum them."""
+        return ctx.flight.route.sum_by_row(ctx.flight.wait().rows, ctx.shape), None
 
 
 class RowArrival(torch.autograd.Function):
-    """Forward: others' rows come in. Backward: their gradient goes out."""
+    """Forward: receive rows of other ranks. Backward: start sending their gradients."""
 
     @staticmethod
     def forward(ctx: Any, departed: Tensor, flight: PendingExchange) -> Tensor:
-        """Wait for the rows that other ranks sent."""
+        """Wait for the rows of other ranks."""
         ctx.flight, arrived = flight, flight.wait()
         flight.in_flight_s, flight.exposed_s = arrived.in_flight_s, arrived.exposed_s
         return arrived.rows
@@ -304,5 +303,5 @@ class RowArrival(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         """Start sending gradients back."""
         refuse_second_gradients()
-        ctx.flight.start(gradients[0], back=True)
+        ctx.flight.start(gradients[0], backward=True)
         return gradients[0].new_zeros(0), None

@@ -1,4 +1,4 @@
-"""A rank's own nodes in every snapshot; rows of neighbours that other ranks own are exchanged."""
+"""Snapshots of a rank's own nodes, with halo exchange of their remote neighbours' rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.exchange.exchanger import Exchanger, PendingExchange, Route, RowArrival, RowDeparture
 from dtdg_lab.engine.exchange.pausable import pause
 from dtdg_lab.engine.strategy import BuildContext
-from dtdg_lab.engine.views.device_sequence import SPACES_BYTES, DeviceSequence, StoredSequence, ViewStore, stack_ranges
+from dtdg_lab.engine.views.device_sequence import VIEWS_BYTES, DeviceSequence, StoredSequence, ViewStore, stack_ranges
 from dtdg_lab.engine.views.part_edges import LocalSource, PartEdges, part_edges
 from dtdg_lab.engine.views.snapshot_view import NeighbourRows, SnapshotView, best_filled
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
@@ -21,16 +21,15 @@ from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_m
 
 
 class HaloRows(NeighbourRows):
-    """Own rows first, then those received (see :class:`dtdg_lab.core.plans.HaloPlan`). Collective.
+    """Own rows, then received rows (see :class:`dtdg_lab.core.plans.HaloPlan`). Collective.
 
     Args:
-        exchanger: sends and receives rows, in forward and in backward.
-        group: the ranks it does so between.
-        route: gives the exchange of these snapshots along a direction, ``in`` or ``out``.
+        exchanger: sends and receives rows, forward and backward.
+        group: the ranks.
+        route: returns the exchange of these snapshots along a direction, ``in`` or ``out``.
         vertices: (n,) the own nodes' numbers in the graph, ascending.
-        number: the layer of the model that exchanges are counted for.
-        awaited: whether other functions compute while rows are on their way, where this one has turns; else a pull
-            waits for them.
+        number: the layer of the model that exchanges are recorded for.
+        awaited: whether a pausable function pauses while its rows are in flight; else a pull waits for them.
     """
 
     all_here = False
@@ -49,16 +48,16 @@ class HaloRows(NeighbourRows):
         self._vertices, self._number, self._awaited = vertices, number, awaited
 
     def joined(self, x: Tensor, direction: str) -> Tensor:
-        """Own rows and those of remote neighbours: (n, F) -> (n + h, F)."""
+        """Append the rows of remote neighbours to the own rows: (n, F) -> (n + h, F)."""
         if not self._awaited:
             return torch.cat([x, self._exchanger.pull(x, self._route(direction), self._number)])
         flight = PendingExchange(self._exchanger, self._exchanger.checked(x, self._route(direction)), self._number)
         departed = RowDeparture.apply(x, flight)
-        pause(flight)  # once its rows have left
+        pause(flight)
         return torch.cat([x, RowArrival.apply(departed, flight)])
 
     def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Return the k best of every rank, by node: (R k, F) and (R k,), differentiable."""
+        """Return the k best rows of every rank, ordered by node: (R k, F) and (R k,), differentiable."""
         best = torch.sort(scores, descending=True, stable=True).indices[:k]
         numbers = self._vertices.new_full((k, 1), torch.iinfo(self._vertices.dtype).max)
         numbers[: len(best), 0] = self._vertices[best]
@@ -69,23 +68,23 @@ class HaloRows(NeighbourRows):
         return joined[:, :-1], joined[:, -1]
 
     def layer(self, number: int) -> HaloRows:
-        """Return the same rows, counted for another layer."""
+        """Return the same rows, recorded for another layer."""
         return HaloRows(self._exchanger, self._group, self._route, self._vertices, number, awaited=self._awaited)
 
 
 class HaloSequence(StoredSequence):
-    """Snapshots as spaces of the nodes of one rank (see :class:`StoredSequence`); collective.
+    """Snapshots as views of the nodes of one rank (see :class:`StoredSequence`); collective.
 
     Args:
         graph: T labelled snapshots of N nodes.
-        partition: of the nodes into as many parts as there are ranks.
+        partition: partition of the nodes, one part per rank.
         exchanger: exchanges rows between the ranks.
         group: the ranks.
-        settings: how operators are made.
-        directions: along which edges the model pulls; exchanges are computed for these.
+        settings: settings of the operators.
+        directions: edge directions along which the model pulls.
         reuse: whether first-layer pulls, which need no parameter, are exchanged once and kept (ESDG section 5.5).
         awaited: whether other functions compute while rows are in flight (:mod:`dtdg_lab.engine.exchange.pausable`).
-        spaces_bytes: most bytes of spaces kept, by an estimate from their edges.
+        views_bytes: most bytes of views kept, by an estimate from their edges.
     """
 
     collective = True
@@ -101,7 +100,7 @@ class HaloSequence(StoredSequence):
         directions: tuple[str, ...] = ("in",),
         reuse: bool = False,
         awaited: bool = False,
-        spaces_bytes: int = SPACES_BYTES,
+        views_bytes: int = VIEWS_BYTES,
     ) -> None:
         keep_freed_memory()
         self.graph, self.device, self.dtype, self.settings = graph, settings.device, settings.dtype, settings
@@ -111,20 +110,20 @@ class HaloSequence(StoredSequence):
         self._own_vertices = partition.vertices(self._rank)
         self.own = len(self._own_vertices)
         self.vertices: Tensor | None = torch.from_numpy(self._own_vertices).to(self.device)
-        everyone = np.argsort(np.argsort(partition.owner, kind="stable"), kind="stable")
-        self._place = torch.from_numpy(everyone).to(self.device)  # of each node where ranks' rows follow one another
-        self._store = ViewStore(self._make, self._estimated_bytes, spaces_bytes=spaces_bytes, pulls_bytes=0)
+        gathered_rows = np.argsort(np.argsort(partition.owner, kind="stable"), kind="stable")
+        self._gathered_rows = torch.from_numpy(gathered_rows).to(self.device)  # row of each node after a gather
+        self._store = ViewStore(self._make, self._estimated_bytes, views_bytes=views_bytes, pulls_bytes=0)
         self._halos: dict[int, int] = {}
-        self._pulled: dict[range, dict[tuple[str, ...], Tensor]] = {}  # kept also where the space is not
+        self._pulled: dict[range, dict[tuple[str, ...], Tensor]] = {}  # kept also where the view is not
 
     def stacks(self, snapshots: range, layer: int = 0) -> list[SnapshotView]:
-        """Consecutive snapshots for one layer; as many are stacked as the largest rank can, so that all stack alike."""
+        """Stack consecutive snapshots for one layer; the rank with the most rows sets the stack size on all ranks."""
         rows, features = max(self._counts), self.graph.num_features
         ranges = stack_ranges(snapshots, rows=rows, features=features, device=self.device)
-        return [self._store.get(some).layer(layer) for some in ranges]
+        return [self._store.get(stack).layer(layer) for stack in ranges]
 
     def halo_rows(self, t: int) -> int:
-        """Halo rows received for a snapshot, over all edge directions of the model."""
+        """Return the number of halo rows of a snapshot, over all edge directions of the model."""
         if t not in self._halos:
             self.view(t)
         return self._halos[t]
@@ -139,27 +138,28 @@ class HaloSequence(StoredSequence):
         """Join all nodes' rows in order: (S, n, F) -> (S, N, F), differentiable."""
         stacked, _, width = z.shape
         rows = self._exchanger.gather(z.transpose(0, 1).flatten(1), self._counts)
-        return rows.index_select(0, self._place).unflatten(1, (stacked, width)).transpose(0, 1)
+        return rows.index_select(0, self._gathered_rows).unflatten(1, (stacked, width)).transpose(0, 1)
 
     def has_turn(self, t: int) -> bool:
-        """Snapshots are assigned to ranks in turn."""
+        """Return whether this rank joins snapshot t: ranks take turns."""
         return t % self._group.size == self._rank
 
     def _make(self, snapshots: range) -> SnapshotView:
-        some = [self.graph.snapshots[t] for t in snapshots]
+        graph_snapshots = [self.graph.snapshots[t] for t in snapshots]
 
         edges_by_direction = {
-            direction: part_edges(some, self._partition, self._rank, direction) for direction in self._directions
+            direction: part_edges(graph_snapshots, self._partition, self._rank, direction)
+            for direction in self._directions
         }
         routes = {direction: Route.of(plan, self.device) for direction, (_, plan) in edges_by_direction.items()}
-        edges = {direction: of_part for direction, (of_part, _) in edges_by_direction.items()}
+        edges = {direction: local_edges for direction, (local_edges, _) in edges_by_direction.items()}
         if len(snapshots) == 1:
             self._halos[snapshots.start] = sum(plan.rows for _, plan in edges_by_direction.values())
 
-        def edges_of(direction: str) -> PartEdges:  # what operators have taken need not be held here as well
+        def edges_of(direction: str) -> PartEdges:
             if direction in edges:
-                return edges.pop(direction)
-            return part_edges(some, self._partition, self._rank, direction)[0]
+                return edges.pop(direction)  # the operators hold them from now on
+            return part_edges(graph_snapshots, self._partition, self._rank, direction)[0]
 
         assert self.vertices is not None
         rows = HaloRows(
@@ -177,15 +177,15 @@ class HaloSequence(StoredSequence):
         )
 
     def _estimated_bytes(self, snapshots: range) -> int:
-        """Estimate this rank's share of the bytes of all nodes (``DeviceSequence``), and as much again for the halo."""
+        """Estimate the bytes of the view: this rank's share of ``DeviceSequence``'s, twice, for the halo."""
         graph, width = self.graph, torch.finfo(self.dtype).bits // 8
         edges = int(graph.num_edges[snapshots.start : snapshots.stop].sum()) // self._partition.parts
-        rows = len(snapshots) * max(self._counts)  # alike on all ranks, which must keep the same spaces
+        rows = len(snapshots) * max(self._counts)  # the same on all ranks, so that all keep the same views
         return 2 * ((edges + rows) * 2 * (4 + width) + rows * graph.num_features * width)
 
 
 def own_nodes(context: BuildContext, exchanger: Exchanger, *, awaited: bool = False) -> DeviceSequence | HaloSequence:
-    """Snapshots of this rank's nodes; those of all nodes where it is the only rank and exchanges nothing."""
+    """Return the snapshots of this rank's nodes; of all nodes on a single rank."""
     assert context.partition is not None
     if context.group.size == 1:
         return context.sequence

@@ -1,4 +1,4 @@
-"""Spatial parts of snapshots: while the exchange of one travels, another one computes."""
+"""Overlap of communication and computation: a snapshot's spatial part computes while another's rows are in flight."""
 
 from __future__ import annotations
 
@@ -23,41 +23,37 @@ from dtdg_lab.records.events import OverlapChosen
 
 @dataclass(slots=True)
 class SpatialTask:
-    """One snapshot's spatial part, as far as it has come.
+    """The spatial part of one snapshot, in progress.
 
     Attributes:
-        turns: the function.
-        lent: the parameters that it uses, by name.
-        compute_s: seconds of each stretch between pulls.
-        flights: its pulls.
+        function: the pausable spatial part.
+        parameters: its own leaf tensors of the parameters, by name.
+        compute_s: seconds of each computing stretch between pulls.
+        flights: exchanges of its pulls.
     """
 
-    turns: PausableFunction
-    lent: dict[str, Tensor]
+    function: PausableFunction
+    parameters: dict[str, Tensor]
     compute_s: list[float] = field(default_factory=list)
     flights: list[PendingExchange] = field(default_factory=list)
 
     @property
     def result(self) -> Tensor | None:
-        """Its rows, (n, C), once it is done."""
-        return self.turns.result
+        """Output rows, (n, C); None until the task is done."""
+        return self.function.result
 
     @property
     def communicate_s(self) -> list[float]:
-        """Seconds in flight of each pull that has been waited for."""
+        """Seconds in flight of each finished pull."""
         return [flight.in_flight_s for flight in self.flights if flight.in_flight_s is not None]
 
 
 class SpatialTasks:
-    """Runs spatial parts in an order that all ranks share.
-
-    Args:
-        model: whose spatial parts they are.
-    """
+    """Runs the spatial parts of a model in an order that all ranks share."""
 
     def __init__(self, model: DynamicModel) -> None:
-        self._learned = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-        names = {id(parameter): name for name, parameter in self._learned.items()}
+        self._parameters = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+        names = {id(parameter): name for name, parameter in self._parameters.items()}
         self._slots = [  # where modules look their parameters up
             (module._parameters, key, names[id(parameter)])
             for module in model.modules()
@@ -69,13 +65,13 @@ class SpatialTasks:
     def run(
         self, functions: Sequence[Callable[[], Tensor]], order: Sequence[int], *, learning: bool
     ) -> list[SpatialTask]:
-        """Return every snapshot's task, done.
+        """Run every snapshot's task to its end, and return the tasks.
 
         Args:
             functions: the spatial parts of S snapshots.
-            order: whose turn it is, again and again; a task with more turns than it needs is passed over, one with
-                fewer continues afterwards, by number. Exchanges are started in this order, which must be every rank's.
-            learning: whether there will be a backward.
+            order: number of the task for each turn, the same on every rank. Superfluous turns of a task are skipped;
+                tasks that need more turns continue afterwards, by number.
+            learning: whether a backward follows.
         """
         tasks = [
             SpatialTask(PausableFunction(function, self._workers), self._lend(learning=learning))
@@ -90,49 +86,49 @@ class SpatialTasks:
                         self._turn(task)
         except BaseException:
             for task in tasks:
-                task.turns.abandon()
+                task.function.abandon()
             raise
         finally:
             for parameters, key, name in self._slots:
-                parameters[key] = self._learned[name]
+                parameters[key] = self._parameters[name]
         return tasks
 
     def gradients(
         self, tasks: Sequence[SpatialTask], seeds: Sequence[Tensor], inputs: Sequence[Tensor]
     ) -> tuple[list[Gradients], list[Tensor | None]]:
-        """Backward through all tasks at once: each one's gradients of the parameters, and those of the inputs.
+        """Run one backward through all tasks; return each task's parameter gradients, and the input gradients.
 
         Args:
-            tasks: S of them, done.
-            seeds: the gradient of each result.
-            inputs: what each was fed; those that need no gradient get None.
+            tasks: S finished tasks.
+            seeds: gradient of each task's result.
+            inputs: input of each task; one that needs no gradient gets None.
         """
         learning = [
             (task.result, seed)
             for task, seed in zip(tasks, seeds, strict=True)
             if task.result is not None and task.result.requires_grad
         ]
-        lent = [leaf for task in tasks for leaf in task.lent.values()]
-        targets = [*lent, *(x for x in inputs if x.requires_grad)]
+        parameters = [leaf for task in tasks for leaf in task.parameters.values()]
+        targets = [*parameters, *(x for x in inputs if x.requires_grad)]
         if not learning:
-            return [(None,) * len(self._learned) for _ in tasks], [None] * len(inputs)
-        ends, of_ends = [end for end, _ in learning], [seed for _, seed in learning]
-        gradients = iter(torch.autograd.grad(ends, targets, of_ends, allow_unused=True))
-        of_tasks: list[Gradients] = [tuple(next(gradients) for _ in self._learned) for _ in tasks]
-        return of_tasks, [next(gradients) if x.requires_grad else None for x in inputs]
+            return [(None,) * len(self._parameters) for _ in tasks], [None] * len(inputs)
+        outputs, grad_outputs = [output for output, _ in learning], [seed for _, seed in learning]
+        gradients = iter(torch.autograd.grad(outputs, targets, grad_outputs, allow_unused=True))
+        task_gradients: list[Gradients] = [tuple(next(gradients) for _ in self._parameters) for _ in tasks]
+        return task_gradients, [next(gradients) if x.requires_grad else None for x in inputs]
 
     def _lend(self, *, learning: bool) -> dict[str, Tensor]:
-        return {name: parameter.detach().requires_grad_(learning) for name, parameter in self._learned.items()}
+        return {name: parameter.detach().requires_grad_(learning) for name, parameter in self._parameters.items()}
 
     def _turn(self, task: SpatialTask) -> None:
-        """One stretch: wait for the pull before it where it is still on its way, and start the one after it."""
+        """Run one stretch: wait for the previous pull if it is in flight, compute, and start the next pull."""
         if task.result is not None:
             return
         waiting = task.flights[-1] if task.flights else None
         began_s = time.perf_counter()
         for parameters, key, name in self._slots:
-            parameters[key] = task.lent[name]  # type: ignore[assignment]  # a leaf, but no nn.Parameter
-        flight: PendingExchange | None = task.turns.resume()
+            parameters[key] = task.parameters[name]  # type: ignore[assignment]  # a leaf, but no nn.Parameter
+        flight: PendingExchange | None = task.function.resume()
         exposed_s = 0.0 if waiting is None else waiting.exposed_s
         # an artificially slow network may have stalled slightly longer than this clock measured
         task.compute_s.append(max(0.0, time.perf_counter() - began_s - exposed_s))
@@ -152,13 +148,13 @@ class TaskRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TaskSize:
-    """How much work one snapshot is on this rank.
+    """Amount of work of one snapshot on this rank.
 
     Attributes:
         snapshot: its number.
-        rows: own nodes that it has.
-        edges: along which they pull here.
-        halo: rows that a pull brings; None where it brings none, as of a decayed snapshot.
+        rows: own nodes in the snapshot.
+        edges: edges along which they pull.
+        halo: halo rows of a pull; None if it exchanges nothing, as for a decayed snapshot.
     """
 
     snapshot: int
@@ -168,24 +164,24 @@ class TaskSize:
 
 
 class Pace:
-    """Orders of a step's spatial parts, the same on every rank, and the predictor they come from.
+    """Orders the spatial parts of a step, the same on every rank, by predicted times.
 
-    Each rank predicts its own times; all take the mean of what the ranks predict, gathered in one exchange a step. So
-    ranks that predict differently, as they do on unlike machines, still start their exchanges in one order.
+    Each rank predicts its own times, and all use the mean over ranks, gathered in one exchange a step. So ranks on
+    unequal machines start their exchanges in the same order.
 
     Args:
-        model: whose layers they are.
+        model: the model.
         group: the ranks.
-        overlap: whether snapshots go on while exchanges are on their way; else each runs to its end, in time order.
+        overlap: whether snapshots compute while exchanges are in flight; else each runs to its end, in time order.
         itemsize: bytes of a number.
 
     Attributes:
-        predictor: of the seconds of stretches and exchanges.
+        predictor: predicts the seconds of stretches and exchanges.
         tasks: runs spatial parts in these orders.
 
     References: FlareDTDG section 3.4.
-    Differs from the paper: it orders streams of one GPU and does not say how ranks agree. On a GPU a stretch is timed
-        until it is launched, since waiting for it would undo the overlap.
+    Differs from the paper: it orders streams of one GPU and does not say how ranks agree. On a GPU only the launch of
+        a stretch is timed, since waiting for its end would undo the overlap.
     """
 
     def __init__(self, model: DynamicModel, group: Group, *, overlap: bool, itemsize: int) -> None:
@@ -193,7 +189,7 @@ class Pace:
         self.predictor = TaskTimePredictor()
         self.tasks = SpatialTasks(model)
         pulls = [pull.layer for pull in model.facts.along_edges]
-        self._pulls = [pulls.count(layer) for layer in range(model.layers)]  # of a full snapshot, as the last step had
+        self._pulls = [pulls.count(layer) for layer in range(model.layers)]  # pulls of a full snapshot in the last step
         self._sizes: list[TaskSize] = []
         self._features: list[list[NDArray[np.float64]]] = []
         self._predicted: list[list[NDArray[np.float64]]] = []
@@ -201,7 +197,7 @@ class Pace:
         self._rows: list[TaskRow] = []
 
     def begin(self, sizes: Sequence[TaskSize]) -> None:
-        """Decide a step's orders, of its snapshots from the oldest; collective where exchanges overlap."""
+        """Choose the orders of a step, given its snapshots from the oldest; collective if exchanges overlap."""
         self._sizes = list(sizes)
         self._features = [[self._task(layer, size) for size in sizes] for layer in range(self._model.layers)]
         flat = self.predictor.predict(np.concatenate([task for layer_tasks in self._features for task in layer_tasks]))
@@ -211,41 +207,41 @@ class Pace:
         self._orders = [rule([_times(task) for task in layer_tasks]) for layer_tasks in agreed]
 
     def order(self, layer: int) -> tuple[int, ...]:
-        """Whose turn it is in a layer."""
+        """Return the task of each turn in a layer."""
         return self._orders[layer]
 
     def note(self, layer: int, tasks: Sequence[SpatialTask]) -> None:
-        """Learn what a layer's tasks took."""
-        task_rows, took = [], []
+        """Record the times of a layer's tasks, and fit the predictor to them."""
+        task_features_list, task_seconds = [], []
         for number, (size, task) in enumerate(zip(self._sizes, tasks, strict=True)):
-            spent = np.array([*task.compute_s, *task.communicate_s])
+            measured = np.array([*task.compute_s, *task.communicate_s])
             if size.halo is not None:
                 self._pulls[layer] = len(task.flights)
             features, predicted = self._features[layer][number], self._predicted[layer][number]
-            if len(spent) != len(features):  # it had more pulls, or fewer, than the step before: known from now on
+            if len(measured) != len(features):  # the number of pulls has changed since the last step
                 continue
             kinds = ["compute"] * len(task.compute_s) + ["communicate"] * len(task.communicate_s)
             self._rows += [
-                TaskRow(layer, size.snapshot, kind, float(thought), float(was))
-                for kind, thought, was in zip(kinds, predicted, spent, strict=True)
+                TaskRow(layer, size.snapshot, kind, float(predicted_s), float(measured_s))
+                for kind, predicted_s, measured_s in zip(kinds, predicted, measured, strict=True)
             ]
-            task_rows.append(features)
-            took.append(spent)
-        if task_rows:
-            self.predictor.observe(np.concatenate(task_rows), np.concatenate(took))
+            task_features_list.append(features)
+            task_seconds.append(measured)
+        if task_features_list:
+            self.predictor.observe(np.concatenate(task_features_list), np.concatenate(task_seconds))
 
     def forget(self) -> None:
-        """Know nothing of what steps took, as before the first one: those of a probe are none."""
+        """Reset the predictor and the records, after steps of a memory probe."""
         self.predictor = TaskTimePredictor()
         self._rows = []
 
     def drain(self) -> list[TaskRow]:
-        """Return and forget the tasks' times."""
+        """Return the tasks' times and reset them."""
         rows, self._rows = self._rows, []
         return rows
 
     def _task(self, layer: int, size: TaskSize) -> NDArray[np.float64]:
-        """Features of a task's k + 1 stretches, then of its k exchanges, (2k + 1, 6)."""
+        """Return the features of a task's k + 1 stretches, then of its k exchanges, (2k + 1, 6)."""
         pulls = 0 if size.halo is None else self._pulls[layer]
         widths = [self._model.width(layer), *[self._model.hidden] * pulls]
         stretches = [
@@ -271,7 +267,7 @@ class Pace:
         return layers
 
     def _mean(self, predictions: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Average all ranks' predictions, summed in rank order, so that every rank has the same bits."""
+        """Average all ranks' predictions, summed in rank order, so that the result is bit-equal on every rank."""
         ranks = self._group.size
         device = self._model.readout_layer.weight.device
         sent = torch.from_numpy(predictions).to(device).unsqueeze(0)
@@ -285,23 +281,22 @@ def _times(task: NDArray[np.float64]) -> TaskTimes:
 
 _PAIRS = 3
 TRIED = (False, *(False, True) * _PAIRS)  # whether exchanges overlap in the first epochs; the first warms up
-_LEAST_GAIN = 0.97  # of the median time without overlap: differences above are noise of three epochs each
+_LEAST_GAIN = 0.97  # highest ratio of median times that counts as a gain: three epochs each are noisy
 
 
 class OverlapTrial:
-    """Times the first epochs without and with overlap, in turn. Losses are the same bits either way.
+    """Times the first epochs alternately without and with overlap. Losses are bit-equal either way.
 
-    An epoch takes as long as on its slowest rank. Exchanges overlap if the median epoch with overlap took less than
-    97 % of the median epoch without: one disturbed epoch of each kind does not change the choice. All ranks choose the
-    same.
+    The slowest rank sets the time of an epoch. Exchanges overlap if the median epoch with overlap took less than
+    97 % of the median epoch without, so one disturbed epoch of each kind does not matter. All ranks choose the same.
 
     Args:
         group: the ranks.
-        device: where tensors that are sent must be.
+        device: device of tensors that are sent.
 
     Attributes:
-        on: whether exchanges overlap in the epoch that comes next.
-        chosen: the choice and both medians; None until then.
+        on: whether exchanges overlap in the next epoch.
+        chosen: the choice and both medians; None during the trial.
     """
 
     def __init__(self, group: Group, device: str) -> None:
@@ -315,7 +310,7 @@ class OverlapTrial:
         self._epochs_s[-1] += seconds
 
     def end_epoch(self) -> None:
-        """Go on to the next epoch, or choose; the last is collective."""
+        """Start the next epoch of the trial, or choose after the last one, which is collective."""
         if len(self._epochs_s) < len(TRIED):
             self.on = TRIED[len(self._epochs_s)]
             self._epochs_s.append(0.0)
@@ -326,5 +321,5 @@ class OverlapTrial:
         self.choose(OverlapChosen(on_s < _LEAST_GAIN * off_s, off_s, on_s))
 
     def choose(self, choice: OverlapChosen) -> None:
-        """End the trial with a choice: the measured one, or that of a run which is replayed."""
+        """End the trial with the measured choice, or with the choice of a replayed run."""
         self.chosen, self.on = choice, choice.on

@@ -1,12 +1,12 @@
-"""Functions that are left where an exchange begins, and taken up again: several snapshots compute in turn.
+"""Functions that pause at an exchange and resume later, so that several snapshots compute in turn.
 
-A model is ordinary PyTorch: its ``spatial`` calls ``graph.gcn(x)``, and gets the rows of neighbours. While these
-travel, other snapshots may compute. Each function then runs in a greenlet, in the same thread: autograd numbers its
-nodes by thread, and backward must run the exchanges in the reverse of one order that all ranks share, which several
-threads would break. Everywhere else a model's function is simply called, and :func:`pause` does nothing.
+A model is ordinary PyTorch: its ``spatial`` calls ``graph.gcn(x)``, and gets the rows of neighbours. Other snapshots
+may compute while these rows are in flight. Each function then runs in a greenlet of the same thread. Threads would not
+do: autograd numbers its nodes by thread, and backward must run the exchanges in the reverse of an order that all ranks
+share. Outside a greenlet, :func:`pause` does nothing.
 
-Only starting the first exchange of all functions early would need no greenlets, and hides as much where a layer pulls
-once. With two pulls (MPNN-LSTM on two ranks, window of 6) 24 delays follow one another instead of 8.
+Without greenlets one could only start the first exchange of each function early. That hides as much where a layer
+pulls once. With two pulls (MPNN-LSTM on two ranks, window of 6), 24 delays follow one another instead of 8.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from torch import Tensor
 
 
 class PausableFunction:
-    """A function of a model, as far as it has come.
+    """A function that can pause, and its progress.
 
     Args:
         function: returns rows, (n, C).
-        workers: greenlets that are free; they are used again, since making one takes longer than a function's switches.
+        workers: pool of free greenlets; making one takes longer than a function's switches.
 
     Attributes:
-        result: what the function returned, once it is done.
+        result: the function's return value; None until it is done.
     """
 
     def __init__(self, function: Callable[[], Tensor], workers: list[Worker]) -> None:
@@ -38,10 +38,10 @@ class PausableFunction:
         self._is_done = False
 
     def resume(self) -> Any:
-        """Continue until the next exchange, which is returned, or to the end, which returns None.
+        """Run until the next pause and return its exchange; None at the end of the function.
 
         Raises:
-            BaseException: what the function raises.
+            BaseException: any exception of the function.
         """
         if self._worker is None:
             self._worker = self._workers.pop() if self._workers else Worker()
@@ -57,7 +57,7 @@ class PausableFunction:
         return None
 
     def abandon(self) -> None:
-        """End a function that was left in the middle, since another one failed."""
+        """End a paused function after another one failed."""
         if self._worker is not None:
             self._worker.parent = greenlet.getcurrent()
             self._worker.throw(greenlet.GreenletExit)
@@ -73,7 +73,7 @@ class PausableFunction:
 
     def _free(self) -> None:
         assert self._worker is not None
-        self._worker.turns = None
+        self._worker.function = None
         self._workers.append(self._worker)
         self._worker = None
 
@@ -82,32 +82,32 @@ class Worker(greenlet.greenlet):
     """A greenlet that runs one function after the other.
 
     Attributes:
-        turns: of the function that it runs.
-        modes: torch's modes when the function began.
+        function: the function that it runs; None if it is free.
+        modes: torch's modes at the start of the function.
     """
 
     def __init__(self) -> None:
         super().__init__(self._work)
-        self.turns: PausableFunction | None = None
+        self.function: PausableFunction | None = None
         self.modes: tuple[Any, ...] = ()
         self.switch()  # to where it waits for its first function
 
-    def start(self, turns: PausableFunction) -> None:
-        """Take a function, which begins at the next switch."""
-        self.turns, self.modes = turns, _modes()
+    def start(self, function: PausableFunction) -> None:
+        """Assign a function, which starts at the next switch."""
+        self.function, self.modes = function, _modes()
 
     def _work(self) -> None:
         while True:
             self.parent.switch()
-            if self.turns is not None:
-                self.turns.run()
+            if self.function is not None:
+                self.function.run()
 
 
 def pause(flight: object) -> None:
-    """Let other functions compute until it is this one's turn again; ``flight`` is returned by its ``resume``.
+    """Pause the current function so that others may compute; its ``resume`` returns ``flight``.
 
-    Does nothing where a function runs alone, or has switched one of torch's modes, such as ``torch.no_grad()``: others
-    would compute under it. The exchange is then waited for in place.
+    It does nothing outside a pausable function. It also does nothing if the function has switched one of torch's
+    modes, such as ``torch.no_grad()``, since others would then compute under it.
     """
     worker = greenlet.getcurrent()
     if isinstance(worker, Worker) and worker.modes == _modes():
@@ -115,7 +115,7 @@ def pause(flight: object) -> None:
 
 
 def _modes() -> tuple[Any, ...]:
-    """Return what torch keeps for each thread."""
+    """Return torch's thread-local modes."""
     internals: Any = torch._C
     return (
         torch.is_grad_enabled(),

@@ -1,4 +1,4 @@
-"""Movement of a time block's rows between own snapshots and own nodes."""
+"""Redistribution of a time block's rows between own snapshots (all nodes) and own nodes (all snapshots)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class AllToAllPhase:
-    """One movement of rows between what mixes neighbours and what runs through time.
+    """One redistribution of rows, between a layer's spatial and temporal parts.
 
     Attributes:
-        layer: of the model, from 0.
-        backward: whether gradients move; else values do.
+        layer: layer of the model, from 0.
+        backward: whether gradients move; else values move.
         width: C, numbers in a row.
     """
 
@@ -31,8 +31,8 @@ class AllToAllPhase:
     width: int
 
 
-# Given a stack of snapshots or a piece of the nodes: their rows, and what else the work gave. Then all that moved, in
-# order: rows of each snapshot, or of each stack, and the rest.
+# Work on a stack of snapshots, or on a piece of the nodes, returns rows and an extra result. Moved: the redistributed
+# rows of each snapshot, or of each stack, and the extra results, in order.
 OfStack = Callable[[int], tuple[Tensor, T]]
 OfRows = Callable[[slice], tuple[Tensor, T]]
 Moved = tuple[list[Tensor], list[T]]
@@ -41,25 +41,26 @@ Moved = tuple[list[Tensor], list[T]]
 class BlockRows:
     """Rows of a time block: of all nodes (n) in own snapshots, and of own nodes (m) in all S snapshots.
 
-    What is computed is given as work on pieces, so that rows of one piece may be sent while the next is computed.
-    Here rows are already where they are needed; subclasses move them between ranks.
+    Callers pass work on pieces, so that rows of one piece may be sent while the next is computed.
+    This class serves a single rank; subclasses move rows between ranks.
 
     Args:
-        spaces: the S snapshots, some stacked.
-        device: where work is done.
-        alone: whether pieces over spaces must be worked on one after another.
+        views: the S snapshots, some stacked.
+        device: device of the work.
+        alone: whether work on stacks must run one item at a time.
     """
 
-    def __init__(self, spaces: Sequence[SnapshotView], *, device: str, alone: bool) -> None:
-        self._stacks = [len(space.snapshots) for space in spaces]
+    def __init__(self, views: Sequence[SnapshotView], *, device: str, alone: bool) -> None:
+        self._stacks = [len(view.snapshots) for view in views]
         self._device, self._alone = device, alone
 
     def to_vertices(self, work: OfStack[T], phase: AllToAllPhase) -> Moved[T]:
-        """Rows of own nodes in every snapshot of the block, S times (m, C), and what else the work gave, in order.
+        """Compute rows by stack; return rows of own nodes in each snapshot, S times (m, C), and the extra results.
 
         Args:
-            work: given the place of an own stack of S' snapshots, its rows (S' n, C) without history, and a rest.
-            phase: what moves.
+            work: takes the index of an own stack of S' snapshots; returns its rows (S' n, C), detached, and an extra
+                result.
+            phase: the redistribution.
         """
         results = parallel_map(work, range(len(self._stacks)), device=self._device, alone=self._alone)
         return by_snapshot(self._stacks, [rows for rows, _ in results]), [rest for _, rest in results]
@@ -67,14 +68,15 @@ class BlockRows:
     def to_snapshots(
         self, work: OfRows[T], pieces: Sequence[slice], phase: AllToAllPhase, *, like: Tensor, height: int
     ) -> Moved[T]:
-        """Rows of all nodes in each own stack, (S' height, C), and what else the work gave, in order.
+        """Compute rows by piece of nodes; return rows of all nodes in each own stack, (S' height, C), and the extras.
 
         Args:
-            work: given a piece of the own nodes, their rows in all snapshots, (S, piece, C), and a rest.
-            pieces: of the own nodes, in order; as many on every rank.
-            phase: what moves.
-            like: of the type and on the device of the result.
-            height: rows of a snapshot where nothing moves; those that no piece has are zero.
+            work: takes a piece of the own nodes; returns their rows in all snapshots, (S, piece, C), and an extra
+                result.
+            pieces: pieces of the own nodes, in order; as many on every rank.
+            phase: the redistribution.
+            like: tensor with the type and device of the result.
+            height: rows of a snapshot on a single rank; rows outside all pieces are zero.
         """
         covered = sum(rows.stop - rows.start for rows in pieces) == height
         make = like.new_empty if covered else like.new_zeros
@@ -90,7 +92,7 @@ class BlockRows:
         return out, parallel_map(write, pieces, device=self._device)
 
     def pieces(self, rows: int, size: int) -> list[slice]:
-        """Return the first ``rows`` own nodes in pieces of at most ``size``, as many pieces on every rank."""
+        """Cut the first ``rows`` own nodes into pieces of at most ``size``, the same number on every rank."""
         return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
 
 

@@ -1,4 +1,4 @@
-"""The order of tasks that compute and exchange in turns, from predicted durations of each."""
+"""Scheduling of tasks that alternately compute and exchange, by predicted durations."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from dtdg_lab.core.errors import PlanError
 
 @dataclass(frozen=True, slots=True)
 class TaskTimes:
-    """Seconds of one task, such as a snapshot's forward: stretches of computing with an exchange between each two.
+    """Seconds of one task, such as a snapshot's forward: computing stretches with an exchange between each two.
 
     Attributes:
-        compute_s: (k+1,) of each stretch, before, between and after the pulls.
-        communicate_s: (k,) of each pull's exchange, from its start to its arrival.
+        compute_s: (k+1,) seconds of each stretch, before, between and after the pulls.
+        communicate_s: (k,) seconds of each pull's exchange, from its start to its arrival.
 
     Raises:
-        PlanError: there is not one stretch more than pulls, or a time is negative or not finite.
+        PlanError: the stretches are not one more than the pulls, or a time is negative or not finite.
     """
 
     compute_s: tuple[float, ...]
@@ -39,7 +39,7 @@ class TaskTimes:
 
     @property
     def pulls(self) -> int:
-        """Exchanges of the task, k; it takes k + 1 turns."""
+        """Number of exchanges, k; the task takes k + 1 turns."""
         return len(self.communicate_s)
 
 
@@ -51,14 +51,14 @@ def _seconds(times: Iterable[float]) -> tuple[float, ...]:
 
 
 class TaskClock:
-    """One rank that computes turns of tasks one after another, while exchanges that it started go on by themselves.
+    """Simulated clock of a rank that computes turns of tasks, one at a time, while exchanges run in the background.
 
-    A task's turn waits for the pull before it if that has not arrived, computes a stretch and starts the next pull.
+    A turn waits for the task's previous pull, computes a stretch and starts the next pull.
 
     Args:
-        tasks: their times.
-        one_link: exchanges go one after another in the order they are started, as where bandwidth is what is short;
-            otherwise side by side, as where each waits for answers.
+        tasks: times of the tasks.
+        one_link: whether exchanges run one after another, as if limited by bandwidth; else in parallel, as if limited
+            by latency.
     """
 
     def __init__(self, tasks: Sequence[TaskTimes], *, one_link: bool = False) -> None:
@@ -71,34 +71,34 @@ class TaskClock:
         self._turns = [0] * len(tasks)
         self._ready_s = [0.0] * len(tasks)
 
-    def left(self) -> list[int]:
-        """Numbers of the tasks that have turns left."""
+    def unfinished(self) -> list[int]:
+        """Return the numbers of the tasks that have turns left."""
         return [number for number, task in enumerate(self._tasks) if self._turns[number] <= task.pulls]
 
     def ready_s(self, number: int) -> float:
-        """Return when the task's next turn can go without waiting: 0 at first, then the arrival of its pull."""
+        """Return the time from which the task's next turn needs no waiting: 0, or the arrival of its pull."""
         return self._ready_s[number]
 
     def next_pull_s(self, number: int) -> float | None:
-        """Seconds of the exchange that the task's next turn starts; None where it starts none."""
+        """Return the seconds of the exchange that the task's next turn starts; None if it starts none."""
         task, turn = self._tasks[number], self._turns[number]
         return task.communicate_s[turn] if turn < task.pulls else None
 
     def wait_until(self, seconds: float) -> None:
-        """Stand still until ``seconds``, unless it is later already."""
+        """Advance to ``seconds``, unless the clock is past it."""
         self.waited_s += max(0.0, seconds - self.now_s)
         self.now_s = max(self.now_s, seconds)
 
     def turn(self, number: int) -> None:
-        """Let the task have its next turn.
+        """Run the task's next turn.
 
         Raises:
             PlanError: there is no such task, or it has no turn left.
         """
         if not 0 <= number < len(self._tasks) or self._turns[number] > self._tasks[number].pulls:
             raise PlanError(
-                f"task {number} has no turn left, of {len(self._tasks)} tasks from 0 on: an order has each task as "
-                "often as it has stretches."
+                f"task {number} of 0 to {len(self._tasks) - 1} has no turn left. List each task in an order as often "
+                "as it has stretches."
             )
         stretch, pull_s = self._tasks[number].compute_s[self._turns[number]], self.next_pull_s(number)
         self.wait_until(self._ready_s[number])
@@ -111,60 +111,63 @@ class TaskClock:
 
 
 def early_ready(tasks: Sequence[TaskTimes], *, one_link: bool = False) -> tuple[int, ...]:
-    """Choose the task that runs next, by the rule Early-Ready & Short-Comm.
+    """Order the turns of tasks by the rule Early-Ready & Short-Comm.
 
-    The times are played through. Of the tasks that are ready and have pulls left, the one that was ready first runs;
-    ties go to the shorter next exchange. Where none is, a task that only computes runs, which hides the exchanges in
-    flight; where nothing is ready, the rank waits for what arrives next. Equal tasks go by number. The same times give
-    the same order on every rank, whatever really takes how long: an order can be slow, and cannot lock, since each rank
-    starts the same exchanges one after another.
+    The times are simulated. Among ready tasks with pulls left, the task that was ready first runs; ties go to the
+    shorter next exchange. If there is none, a ready task without pulls runs, which hides the exchanges in flight. If
+    nothing is ready, the rank waits for the next arrival. Equal tasks go by number.
+
+    The same predicted times give the same order on every rank. A wrong prediction makes the order slow, but cannot
+    cause a deadlock: each rank starts the same exchanges in the same order.
 
     Args:
-        tasks: seconds of each, as predicted.
-        one_link: how exchanges are taken to share the wire, as :class:`~dtdg_lab.engine.exchange.task_order.TaskClock`.
+        tasks: predicted times of the tasks.
+        one_link: see :class:`~dtdg_lab.engine.exchange.task_order.TaskClock`.
 
     Returns:
-        A task's number for each turn; a task of k pulls is there k + 1 times, in the order of its stretches.
+        The task of each turn; a task of k pulls occurs k + 1 times, in the order of its stretches.
 
     References: FlareDTDG section 3.4, priority (t_ready, t_comm).
-    Differs from the paper: it orders sets of an exchange and what depends on it, and does not say where work without
-    exchanges stands; here it comes when no exchange can be started.
+
+    Differs from the paper: it orders sets of an exchange and the work that depends on it, and gives no place to work
+    without exchanges. Here such work runs when no exchange can be started.
     """
     clock, order = TaskClock(tasks, one_link=one_link), []
-    while remaining := clock.left():
+    while remaining := clock.unfinished():
         ready = [number for number in remaining if clock.ready_s(number) <= clock.now_s]
         if not ready:
             clock.wait_until(min(clock.ready_s(number) for number in remaining))
             continue
-        number = min(ready, key=lambda task: _place(clock, task))
+        number = min(ready, key=lambda task: _priority(clock, task))
         clock.turn(number)
         order.append(number)
     return tuple(order)
 
 
-def _place(clock: TaskClock, number: int) -> tuple[bool, float, float, int]:
+def _priority(clock: TaskClock, number: int) -> tuple[bool, float, float, int]:
     pull_s = clock.next_pull_s(number)
     return pull_s is None, clock.ready_s(number), pull_s or 0.0, number
 
 
 def in_turn(tasks: Sequence[TaskTimes]) -> tuple[int, ...]:
-    """Return the blocking order: one task after another, each to its end."""
+    """Return the blocking order: one task after another."""
     return tuple(number for number, task in enumerate(tasks) for _ in task.compute_s)
 
 
 Vector = NDArray[np.float64]
 KINDS = ("compute", "communicate")
-FEATURES = ("rows", "edges", "width", "bytes", *KINDS)  # the last two: 1 in that of its kind, 0 in the other
+FEATURES = ("rows", "edges", "width", "bytes", *KINDS)  # the last two are one-hot
 
-COMPUTE_PRIOR_S = (5e-5, 1e-9)  # of a stretch, and of each number of its rows and edges times its width
-COMMUNICATE_PRIOR_S = (2e-4, 1e-9)  # of an exchange, and of each byte: 1 GB/s
+COMPUTE_PRIOR_S = (5e-5, 1e-9)  # per stretch, and per (rows + edges) times width
+COMMUNICATE_PRIOR_S = (2e-4, 1e-9)  # per exchange, and per byte: 1 GB/s
 
-OBSERVATIONS = 512  # the newest, which the model is fitted to
-ROUNDS = 3  # of reweighting in each fit
-OUTLIER = 0.3  # a logarithm farther off than this pulls no harder than one just as far off
+
+OBSERVATIONS = 512  # the newest observations, to which the model is fitted
+ROUNDS = 3  # reweightings in each fit
+OUTLIER = 0.3  # Huber threshold of errors of the logarithm
 LEAST_S = 1e-7  # clock resolution: shorter times count as this
-FARTHEST = 12.0  # most that the model moves the logarithm of a prior, a factor of 160,000
-_CENTRE = np.array([8.0, 8.0, 4.0, 12.0])  # about what log(1 + size) is
+FARTHEST = 12.0  # largest correction of the logarithm of a prior, a factor of 160,000
+_CENTRE = np.array([8.0, 8.0, 4.0, 12.0])  # typical values of log(1 + size)
 
 
 def task_features(
@@ -174,10 +177,10 @@ def task_features(
 
     Args:
         kind: ``compute`` or ``communicate``.
-        rows: of nodes that the stretch computes, or the exchange brings.
-        edges: that the stretch aggregates over.
-        width: numbers of a row.
-        sent_bytes: of the exchange.
+        rows: rows that the stretch computes, or the exchange brings.
+        edges: edges that the stretch aggregates over.
+        width: numbers in a row.
+        sent_bytes: bytes of the exchange.
 
     Raises:
         PlanError: there is no such kind.
@@ -188,10 +191,10 @@ def task_features(
 
 
 class TaskTimePredictor:
-    """A power law of the sizes for each kind of task, fitted to the times of the newest 512 tasks.
+    """A power law in the sizes of a task, for each kind, fitted to the times of the newest 512 tasks.
 
-    In logarithms it is a linear correction of a prior, by least squares with Huber's weights. Before any observation a
-    prediction is the prior: 50 µs and 1 ns for each of (rows + edges) times width, or 200 µs and 1 ns a byte.
+    The logarithm of the time is a prior plus a linear correction, fitted by least squares with Huber weights. The prior
+    is 50 µs and 1 ns for each of (rows + edges) times width, or 200 µs and 1 ns a byte.
 
     References: FlareDTDG section 3.4.
     Differs from the paper: it trains a network on the mean squared error of seconds. On recorded tasks of TGCN and
@@ -220,10 +223,10 @@ class TaskTimePredictor:
 
         Args:
             features: (n, 6), as of :meth:`predict`.
-            seconds: (n,); below 0.1 µs they count as this.
+            seconds: (n,); shorter times count as 0.1 µs.
 
         Raises:
-            PlanError: the two do not fit, or a time is negative or not finite.
+            PlanError: the shapes do not fit, or a time is negative or not finite.
         """
         rows, times_s = _checked(features), np.atleast_1d(np.asarray(seconds, dtype=np.float64))
         if times_s.shape != (len(rows),) or not np.isfinite(times_s).all() or (times_s < 0).any():
@@ -238,7 +241,7 @@ class TaskTimePredictor:
         self._fit()
 
     def _fit(self) -> None:
-        """Fit by iteratively reweighted least squares, with a weight of one observation on the prior."""
+        """Fit by iteratively reweighted least squares; the prior weighs as much as one observation."""
         design = np.array([row for row, _ in self._observed])
         targets = np.array([target for _, target in self._observed])
         weights = np.ones(len(targets))
@@ -261,7 +264,7 @@ def _checked(features: ArrayLike) -> Vector:
 
 
 def _design(rows: Vector) -> Vector:
-    """Return (n, 6): a constant and the logarithms of sizes that matter to a task of each kind, 0 for the other."""
+    """Return the design matrix, (n, 6): for each kind a constant and log sizes, 0 in rows of the other kind."""
     rows_log, edges_log, width_log, bytes_log = (np.log1p(rows[:, :4]) - _CENTRE).T
     compute, communicate = rows[:, 4], rows[:, 5]
     return np.stack(

@@ -1,1 +1,1 @@
-"""Batches of some nodes and some snapshots."""
+"""Mini-batches: some nodes in some snapshots."""

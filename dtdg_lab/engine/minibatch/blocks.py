@@ -1,4 +1,4 @@
-"""Computation blocks of a batch: the rows and edges that each layer needs, none left out."""
+"""Computation blocks of a batch: all rows and edges that each layer needs."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from dtdg_lab.core.plans import TargetBatch
 from dtdg_lab.engine.minibatch.block_growth import BlockSource, Entries, GatheredTargets, TargetGrowth
 from dtdg_lab.engine.views.replicated_part import STATIC_MEMORIES, CachedPart
 
-_MOST_ROWS = 2**31 - 1  # of all snapshots, in 32 bits
+_MOST_ROWS = 2**31 - 1  # rows of all snapshots: indices are int32
 
 
 @dataclass(frozen=True, slots=True)
 class BlockShape:
-    """What a model needs of the snapshots of a batch.
+    """Requirements of a model on the blocks of a batch.
 
     Attributes:
-        layers: L.
-        layer_hops: h of each layer.
-        memory: the model's. ``per_vertex`` and ``neighbourhood`` have the same nodes in all snapshots of the batch:
-            those within L h hops of a target by edges of any of them. Others have each snapshot's own.
-        directions: along which edges the model pulls.
-        inputs_once: whether all that the first layer pulls are the features, in one hop, so that of the farthest
-            nodes nothing but the features is needed, in the snapshots where an edge leads to them.
+        layers: number of layers, L.
+        layer_hops: hops of each layer, h.
+        memory: the model's memory. With ``per_vertex`` and ``neighbourhood`` all snapshots of the batch have the same
+            nodes: those within L h hops of a target by edges of any snapshot. Others have nodes per snapshot.
+        directions: edge directions along which the model pulls.
+        inputs_once: whether the first layer pulls only features, in one hop. The farthest nodes then need only
+            features, in the snapshots where an edge leads to them.
         out_degrees: whether rows are scaled by out-degrees too.
-        places: whether blocks say which of the part's nodes their rows are; needs the same ones in all snapshots.
-        neighbours: whether blocks of sampled neighbours say how many in-neighbours each row has; messages need it.
-        weighted: whether edges of the graph carry weights; else those of blocks are of the drawing alone.
+        places: whether blocks have the rows' indices among the part's nodes; all snapshots must share their nodes.
+        neighbours: whether blocks have the number of in-neighbours of each row before sampling; messages need it.
+        weighted: whether edges of the graph carry weights; else the blocks' weights come from sampling alone.
 
     Raises:
-        PlanError: no layer or hop, or ``inputs_once`` of layers with several hops or ways.
+        PlanError: no layer or hop, or ``inputs_once`` with several hops or directions.
     """
 
     layers: int
@@ -61,7 +61,7 @@ class BlockShape:
 
     @property
     def hops(self) -> int:
-        """L h."""
+        """Hops of all layers, L h."""
         return self.layers * self.layer_hops
 
     @property
@@ -71,47 +71,52 @@ class BlockShape:
 
     @property
     def truncated(self) -> bool:
-        """Whether the farthest nodes too keep those of their edges that stay inside."""
+        """Whether the farthest nodes keep their edges to nodes inside."""
         return self.memory == "neighbourhood"
 
 
 def block_shape(facts: ModelFacts, *, norm: str = "in") -> BlockShape:
-    """Return the shape for a model.
+    """Return the block shape of a model.
 
     Args:
-        facts: of the model.
-        norm: ``in`` or ``in_out``, the scaling of convolutions.
+        facts: facts of the model.
+        norm: normalisation of graph convolutions, ``in`` or ``in_out``.
     """
     first = [pull for pull in facts.along_edges if pull.layer == 0]
-    along = facts.directions
+    directions = facts.directions
     return BlockShape(
         len(facts.layer_hops),
         facts.hops_per_layer,
         facts.memory,
-        along,
-        inputs_once=len(first) == 1 and first[0].of_features and along == ("in",) and facts.hops_per_layer == 1,
-        out_degrees=norm == "in_out" or "out" in along,
+        directions,
+        inputs_once=len(first) == 1 and first[0].of_features and directions == ("in",) and facts.hops_per_layer == 1,
+        out_degrees=norm == "in_out" or "out" in directions,
     )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TargetBlocks:
-    """Everything that a batch needs, in arrays that are only read.
+    """Blocks of a batch, as read-only arrays.
 
-    Every snapshot has R_l rows in layer l, targets first: row s R_l + i is row i of the s-th of
-    the S snapshots. Rows of a layer are the first ones of each snapshot in the layer before. With ``inputs_once`` the
-    first layer has further columns, of features alone, after its S R_0 rows: those of the first snapshot, the second..
+    Each of the S snapshots has R_l rows in layer l, targets first: row s R_l + i is row i of snapshot s. The rows of a
+    layer are the first rows of each snapshot in the layer before. With ``inputs_once`` the first layer has further
+    columns, of features alone, after its S R_0 rows, snapshot by snapshot.
 
     Attributes:
-        shape: of what model.
-        batch: whose they are.
+        shape: requirements of the model.
+        batch: the batch.
         heights: (L,) R_l.
-        arrays: ``vertices`` (V,) the targets' numbers in the graph; ``places`` (K,), where the shape asks for them, the
-            rows' places among the part's nodes (a layer has the first R_l); ``features`` (K, F) and, where they never
-            change, ``feature_of`` (C,) which of them each column of the first layer has; ``further`` (S,) how
-            many further columns each snapshot has; of layer l and a direction ``indptr_in_0`` (S R_l + 1,),
-            ``indices_in_0`` (E,), ``weights_in_0`` (E,) where there are any; ``degrees_in_0`` (C_l,) in the whole
-            graph, and ``degrees_out_0`` and ``neighbours_in_0`` (S R_l,) where they are asked for.
+        arrays: the arrays, by name. Names of the last five end with a direction and a layer.
+
+            - ``vertices`` (V,): the targets' numbers in the graph.
+            - ``places`` (K,): the rows' indices among the part's nodes, if the shape asks for them; a layer has the
+              first R_l.
+            - ``features`` (K, F), and for static features ``feature_of`` (C,): the row of ``features`` that each
+              column of the first layer reads.
+            - ``further`` (S,): number of further columns of each snapshot.
+            - ``indptr_in_0`` (S R_l + 1,), ``indices_in_0`` (E,), and ``weights_in_0`` (E,) if there are weights.
+            - ``degrees_in_0`` (C_l,): degrees in the whole graph; ``degrees_out_0`` if the shape asks for them.
+            - ``neighbours_in_0`` (S R_l,): in-neighbours before sampling, if the shape asks for them.
     """
 
     shape: BlockShape
@@ -126,7 +131,7 @@ class TargetBlocks:
 
     @property
     def rows(self) -> int:
-        """Nodes fed, in all snapshots: rows and further columns of the first layer."""
+        """Input rows of all snapshots: rows and further columns of the first layer."""
         return len(self.batch.snapshots) * self.heights[0] + int(self.arrays["further"].sum())
 
     @property
@@ -135,7 +140,10 @@ class TargetBlocks:
         return sum(len(array) for name, array in self.arrays.items() if name.startswith("indices"))
 
     def features_of(self, snapshots: range) -> tuple[NDArray[np.float32], NDArray[np.int32] | None]:
-        """Features of the first layer's columns in some snapshots, (C, F); or some, and which of them each has."""
+        """Return the features of the first layer's columns in some snapshots, (C, F), and None.
+
+        Static features come as (K, F), with the index of each column's features, (C,).
+        """
         first, last = self.places(snapshots)
         features, feature_of = self.arrays["features"], self.arrays.get("feature_of")
         if feature_of is None:
@@ -144,11 +152,11 @@ class TargetBlocks:
 
     @property
     def further_at(self) -> NDArray[np.int64]:
-        """(S + 1,) where each snapshot's further columns begin among them all."""
+        """Offsets of each snapshot's further columns among them all, (S + 1,)."""
         return np.concatenate([[0], np.cumsum(self.arrays["further"])])
 
     def columns_of(self, values: NDArray[Any], first: int, last: int, layer: int) -> NDArray[Any]:
-        """Return the values of some snapshots' columns of a layer, of those of all columns."""
+        """Select the columns of snapshots ``first`` to ``last`` - 1 from the values of all columns of a layer."""
         height, count = self.heights[layer], len(self.batch.snapshots)
         if last - first == count:
             return values
@@ -156,10 +164,10 @@ class TargetBlocks:
         return rows if layer else np.concatenate([rows, values[further_at[first] : further_at[last]]])
 
     def places(self, snapshots: range) -> tuple[int, int]:
-        """Return the indices in the batch of the first snapshot and of the one after the last.
+        """Return the range of the snapshots' indices in the batch, (first, stop).
 
         Raises:
-            PlanError: one is not in the batch.
+            PlanError: a snapshot is not in the batch.
         """
         batch_snapshots = self.batch.snapshots
         if not snapshots or snapshots.start < batch_snapshots.start or snapshots.stop > batch_snapshots.stop:
@@ -172,17 +180,16 @@ def target_blocks(
 ) -> TargetBlocks:
     """Build the blocks of a batch: all nodes within the layers' hops of a target, and all edges that layers pull along.
 
-    No neighbour is left out. Where the part is truncated, what is beyond the hops of the *targets* is cut off.
+    A truncated part cuts off everything beyond the hops of the *targets*.
 
     Args:
-        part: what the targets' part holds.
-        batch: its targets.
-        shape: what the model needs.
-        growth: of the batch's targets, where it leaves out some neighbours.
+        part: source of nodes and edges.
+        batch: the targets.
+        shape: requirements of the model.
+        growth: expansion that samples neighbours; by default no neighbour is left out.
 
     Raises:
-        PlanError: the part does not hold what the blocks need, a target is none of its own nodes, or there are more
-            rows than can be numbered.
+        PlanError: the part lacks nodes or edges, a target is not one of its own nodes, or the rows exceed int32.
     """
     _check(part, batch, shape)
     growth = growth or TargetGrowth(part, batch.snapshots, batch.targets, shared=shape.shared)
@@ -203,12 +210,12 @@ def target_blocks(
         heights[layer] = height = int(growth.entries.counts.max())
         if len(batch.snapshots) * height > _MOST_ROWS:
             raise PlanError(
-                f"blocks of {len(batch.snapshots)} snapshots with {height} rows each: at most {_MOST_ROWS} rows can be "
-                "numbered. Choose smaller batch_snapshots or batch_nodes."
+                f"blocks of {len(batch.snapshots)} snapshots with {height} rows each exceed the limit of {_MOST_ROWS} "
+                "rows. Choose smaller batch_snapshots or batch_nodes."
             )
         if shape.truncated:
             if layer:
-                continue  # one space serves all layers
+                continue  # one view serves all layers
             rows, gathered = (
                 growth.entries,
                 [growth.inside(growth.gather(direction, layer)) for direction in shape.directions],
@@ -227,7 +234,7 @@ def target_blocks(
 
 
 class _Writer:
-    """Puts rows of entries where every snapshot has as many rows."""
+    """Writes entries into arrays where each snapshot is padded to the same number of rows."""
 
     def __init__(self, part: BlockSource, snapshots: range, arrays: dict[str, NDArray[Any]], shape: BlockShape) -> None:
         self._part, self._snapshots, self._arrays, self._shape = part, snapshots, arrays, shape
@@ -247,7 +254,7 @@ class _Writer:
             self._arrays[f"neighbours_{name}"] = counts
 
     def columns(self, layer: int, rows: Entries, further: Entries | None, height: int) -> None:
-        """Degrees of a layer's columns, and features of the first one's."""
+        """Write the degrees of a layer's columns, and the features of the first layer's."""
         part, snapshots, arrays = self._part, self._snapshots, self._arrays
         total_rows = len(snapshots) * height
         size = total_rows + (0 if further is None else len(further.place))
@@ -276,18 +283,18 @@ class _Writer:
             return
         features, feature_vertices = constant
         if part.reach.static:
-            met, number = np.unique(places, return_inverse=True)
+            distinct, number = np.unique(places, return_inverse=True)
         else:
             vertices, begins = part.joined("vertices", snapshots)
-            met, number = np.unique(vertices[begins[snapshot] + places], return_inverse=True)
-            met = np.searchsorted(feature_vertices, met)
-        arrays["features"], arrays["feature_of"] = features[met], spread(number.astype(np.int32))
+            distinct, number = np.unique(vertices[begins[snapshot] + places], return_inverse=True)
+            distinct = np.searchsorted(feature_vertices, distinct)
+        arrays["features"], arrays["feature_of"] = features[distinct], spread(number.astype(np.int32))
 
 
 def _check(part: BlockSource, batch: TargetBatch, shape: BlockShape) -> None:
     reach = part.reach
     if reach.hops < shape.hops or not {*shape.directions} <= {*reach.directions} or (shape.shared and not reach.static):
-        raise PlanError(f"blocks of {shape} from a part that holds {reach}: cache what the model's layers reach.")
+        raise PlanError(f"blocks of {shape} need more than {reach}: cache what the model's layers reach.")
     if shape.truncated and not reach.truncated:
         raise PlanError(f"blocks of {shape} from a part whose farthest nodes have no edges: set truncated=True.")
     if batch.targets[-1] >= part.own:
@@ -302,11 +309,11 @@ def _frozen(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BuiltBatch:
-    """What a step trains on, and what reservoirs hold.
+    """A batch with its blocks, for a step or a reservoir.
 
     Attributes:
-        blocks: all that the targets' outputs are computed from.
-        built_s: seconds that building the blocks took, by the clock on the wall.
+        blocks: blocks of the targets.
+        built_s: wall-clock seconds of building the blocks.
     """
 
     blocks: TargetBlocks
@@ -314,22 +321,22 @@ class BuiltBatch:
 
     @property
     def batch(self) -> TargetBatch:
-        """Which targets in which snapshots."""
+        """The targets and snapshots."""
         return self.blocks.batch
 
     @property
     def nbytes(self) -> int:
-        """Bytes that holding it takes."""
+        """Bytes of blocks and targets."""
         return self.blocks.nbytes + self.blocks.batch.targets.nbytes
 
 
 def built_batch(part: CachedPart, batch: TargetBatch, shape: BlockShape) -> BuiltBatch:
-    """Build a batch's blocks and time it.
+    """Build a batch's blocks, and measure the time.
 
     Args:
-        part: that of the batch.
-        batch: which targets in which snapshots.
-        shape: what the model needs of the blocks.
+        part: the part that holds the targets.
+        batch: the targets and snapshots.
+        shape: requirements of the model.
     """
     start = time.perf_counter()
     blocks = target_blocks(part, batch, shape)

@@ -1,4 +1,4 @@
-"""Mini-batches with sampled neighbours: their seeds, the graph that they are drawn from, and their blocks."""
+"""Mini-batches with sampled neighbours: seeds, the graph they are sampled from, and blocks."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 
 
 def fanouts_of(text: str, layers: int) -> tuple[int, ...]:
-    """(L,) most neighbours drawn for each layer, the first layer first; the last number holds for further layers.
+    """Parse the fanout of each layer, (L,), the first layer first; the last number holds for further layers.
 
     Args:
-        text: whole numbers with blanks between.
-        layers: L.
+        text: integers separated by blanks.
+        layers: number of layers, L.
 
     Raises:
-        ConfigError: something else is given, a number is below 1, or there are more numbers than layers and not two.
+        ConfigError: the text is no such list, a number is below 1, or there are more than max(L, 2) numbers.
     """
     texts = text.split()
     if not texts or not all(word.isdecimal() and int(word) > 0 for word in texts):
         raise ConfigError(
-            f"fanouts={text!r}: whole numbers of 1 or more with blanks between are needed, one for each layer, the "
-            "first layer first: such as '10 25'."
+            f"fanouts={text!r} is not a list of whole numbers of 1 or more. Give one for each layer, separated by "
+            "blanks, the first layer first: such as '10 25'."
         )
     numbers = [int(word) for word in texts]
     if len(numbers) > max(layers, 2):
         raise ConfigError(
-            f"fanouts={text!r}: {len(numbers)} numbers for {layers} layer(s). Give one for each layer, or fewer: the "
-            "last one holds for further layers."
+            f"fanouts={text!r} has {len(numbers)} numbers for {layers} layer(s). Give one for each layer, or fewer: "
+            "the last one holds for further layers."
         )
     return tuple((numbers + [numbers[-1]] * layers)[:layers])
 
@@ -54,17 +54,17 @@ def fanouts_of(text: str, layers: int) -> tuple[int, ...]:
 class SeedBatches:
     """The mini-batches of one part: B of its trained nodes at L consecutive snapshots, in a new order every epoch.
 
-    In an epoch every trained node is a seed once in each stretch of L snapshots, or once in all where snapshots are
-    alike. Parts have as many batches as the one with the most nodes: smaller ones go round again.
+    In an epoch each trained node is a seed once in every stretch of L snapshots, or once in total if snapshots are
+    alike. All parts have as many batches as the largest; smaller parts repeat nodes.
 
     Attributes:
-        seed: of the run.
+        seed: seed of the run.
         part: number of the part.
         seeds: (k,) int64, numbers in the graph of the nodes that may be trained, ascending.
-        size: B; batches of fewer nodes are whole parts.
-        stretches: of consecutive snapshots that a batch may have, all of one length.
-        rounds: batches in which the largest part's nodes are gone through.
-        alike: whether snapshots are the same: then a batch has any one stretch.
+        size: batch size B; a smaller batch has all nodes of its part.
+        stretches: ranges of consecutive snapshots of one length; a batch has one of them.
+        rounds: batches that cover the nodes of the largest part.
+        alike: whether all snapshots are the same; a batch then has a random stretch.
 
     Raises:
         DataError: the part has no node to train.
@@ -85,7 +85,7 @@ class SeedBatches:
     def __post_init__(self) -> None:
         if not len(self.seeds):
             raise DataError(
-                f"part {self.part} has no node whose label may be trained: its mini-batches would be empty. Choose "
+                f"part {self.part} has no node with a training label, so its mini-batches would be empty. Choose "
                 "fewer parts, or another partitioner."
             )
         if self.size < 1 or self.rounds < 1 or not self.stretches:
@@ -100,15 +100,15 @@ class SeedBatches:
         return self.rounds * (1 if self.alike else len(self.stretches))
 
     def batch(self, number: int) -> TargetBatch:
-        """Return the batch of a step, counted through all epochs.
+        """Return the batch of a step; steps count through all epochs.
 
-        Its targets are numbers in the graph, ascending; a batch whose part has gone round has each once.
+        Its targets are distinct numbers in the graph, ascending.
 
         Raises:
             PlanError: the number is negative.
         """
         if number < 0:
-            raise PlanError(f"mini-batch {number}: numbers from 0 on are needed.")
+            raise PlanError(f"mini-batch {number} does not exist. Numbers start at 0.")
         epoch, index = divmod(number, self.per_epoch)
         turn = _turns(self.seed, self.part, epoch, self.per_epoch)[index]
         stretch, chunk = divmod(int(turn), self.rounds)
@@ -123,25 +123,26 @@ class SeedBatches:
 
 @lru_cache(maxsize=64)
 def _turns(seed: int, part: int, epoch: int, count: int) -> NDArray[np.int64]:
-    """Return the order of the batches of the epoch."""
+    """Return the order of an epoch's batches."""
     return generator(seed, "seed-batches/turns", part, epoch).permutation(count)
 
 
 @lru_cache(maxsize=64)
 def _order(seed: int, part: int, epoch: int, stretch: int, count: int) -> NDArray[np.int64]:
-    """Return the order in which a stretch goes through the part's nodes."""
+    """Return the order of the part's nodes in a stretch."""
     return generator(seed, "seed-batches/order", part, epoch, stretch).permutation(count)
 
 
 def stretches_of(snapshots: range, length: int) -> tuple[range, ...]:
-    """Cut the training split into stretches of L consecutive snapshots; the last may overlap the one before.
+    """Cut the training split into stretches of L consecutive snapshots; the last two may overlap.
 
     Raises:
-        ConfigError: the training split is shorter.
+        ConfigError: the training split is shorter than L.
     """
     if length > len(snapshots):
         raise ConfigError(
-            f"batch_length={length} of a training split of {len(snapshots)} snapshots: at most all of them are allowed."
+            f"batch_length={length} exceeds the training split of {len(snapshots)} snapshots. Choose at most "
+            f"{len(snapshots)}."
         )
     firsts = [*range(snapshots.start, snapshots.stop - length + 1, length)]
     if firsts[-1] + length < snapshots.stop:
@@ -150,7 +151,7 @@ def stretches_of(snapshots: range, length: int) -> tuple[range, ...]:
 
 
 def rounds_of(trained: Sequence[int], size: int) -> int:
-    """Batches of B nodes in which the largest part is gone through."""
+    """Return the number of batches of ``size`` nodes that cover the largest part."""
     return max(1, -(-max(trained) // size))
 
 
@@ -158,14 +159,13 @@ Draw = Callable[[int, NDArray[np.int64], int], SampledEdges]  # snapshot, nodes,
 
 
 class WholeGraph:
-    """All nodes of a graph; where features are asked for, the keys by which they are fetched, plus 1.
+    """All nodes of a graph as a source of blocks, with feature keys plus 1 in place of features.
 
-    0 stands for rows that only fill up a snapshot. Key of node v at snapshot t: ``t N + v``, or ``v`` where features
-    never change.
+    0 marks padding rows. The key of node v at snapshot t is ``t N + v``, or ``v`` for static features.
 
     Args:
         graph: N nodes.
-        reach: what layers need.
+        reach: the nodes that layers need.
     """
 
     def __init__(self, graph: DynamicGraph, reach: Reach) -> None:
@@ -175,7 +175,7 @@ class WholeGraph:
 
     @property
     def own(self) -> int:
-        """N: any node may be a target."""
+        """Number of nodes, N; any node may be a target."""
         return self.graph.num_nodes
 
     @property
@@ -185,13 +185,13 @@ class WholeGraph:
 
     @cached_property
     def constant_features(self) -> tuple[NDArray[np.int64], NDArray[np.int32]] | None:
-        """Keys plus 1 of all nodes, (N, 1), where features never change."""
+        """Keys plus 1 of all nodes, (N, 1), and the nodes; None if features change over time."""
         if not self.graph.static_features:
             return None
         return np.arange(1, self.graph.num_nodes + 1)[:, np.newaxis], self._vertices
 
     def prefix(self, t: int, hops: int) -> int:
-        """N, within however many hops."""
+        """Return N for any number of hops."""
         return self.graph.num_nodes
 
     def vertices(self, t: int) -> NDArray[np.int32]:
@@ -199,10 +199,10 @@ class WholeGraph:
         return self._vertices
 
     def joined(self, name: str, snapshots: range) -> tuple[Any, NDArray[np.int64]]:
-        """Keys, degrees or nodes of some snapshots, one after another.
+        """Return keys, degrees or in-neighbour counts of some snapshots, and the offset of each snapshot.
 
         Raises:
-            PlanError: anything else is asked for.
+            PlanError: the name is another one.
         """
         begins = np.arange(len(snapshots)) * self.graph.num_nodes
         if name == "features":
@@ -211,11 +211,11 @@ class WholeGraph:
         if kind == "neighbours":
             return _Neighbours(self, snapshots), begins
         if kind != "degrees":
-            raise PlanError(f"{name} of a whole graph, which gives degrees, in-neighbours and keys of features.")
+            raise PlanError(f"a whole graph has no array {name!r}: it has features, degrees and neighbours.")
         return _Degrees(self, snapshots, direction), begins
 
     def degrees(self, t: int, direction: str) -> NDArray[np.float64]:
-        """Return the degrees of all nodes in a snapshot, (N,); cached once for snapshots that are one object."""
+        """Return the degrees of all nodes in a snapshot, (N,), cached by snapshot object."""
         snapshot = self.graph.snapshots[t]
         cache_key = id(snapshot), direction
         if cache_key not in self._degrees:
@@ -224,61 +224,59 @@ class WholeGraph:
 
 
 class _Keys:
-    """Keys plus 1, of places counted through some snapshots."""
+    """Virtual array of keys plus 1; places count through the snapshots, N for each."""
 
     def __init__(self, first: int) -> None:
         self._first = first
 
     def take(self, places: NDArray[np.int64], axis: int = 0) -> NDArray[np.int64]:
-        """(K, 1)."""
+        """Return the keys plus 1 of places, (K, 1)."""
         return (places + (self._first + 1))[:, np.newaxis]
 
 
 class _Degrees:
-    """Degrees along a direction, of places counted through some snapshots."""
+    """Virtual array of degrees along a direction; places count through the snapshots, N for each."""
 
     def __init__(self, graph: WholeGraph, snapshots: range, direction: str) -> None:
-        self._whole, self._snapshots, self._way = graph, snapshots, direction
+        self._graph, self._snapshots, self._direction = graph, snapshots, direction
 
     def take(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
-        """(K,)."""
+        """Return the degrees of places, (K,)."""
         if len(self._snapshots) == 1:
-            return self._whole.degrees(self._snapshots[0], self._way).take(places)
+            return self._graph.degrees(self._snapshots[0], self._direction).take(places)
         degrees = np.empty(len(places))
-        index, vertex = np.divmod(places, self._whole.own)
+        index, vertex = np.divmod(places, self._graph.own)
         for number, t in enumerate(self._snapshots):
             in_snapshot = index == number
-            degrees[in_snapshot] = self._whole.degrees(t, self._way).take(vertex[in_snapshot])
+            degrees[in_snapshot] = self._graph.degrees(t, self._direction).take(vertex[in_snapshot])
         return degrees
 
 
 class _Neighbours:
-    """Numbers of in-neighbours, of places counted through some snapshots."""
+    """Virtual array of in-neighbour counts; places count through the snapshots, N for each."""
 
     def __init__(self, graph: WholeGraph, snapshots: range) -> None:
-        self._whole, self._snapshots = graph, snapshots
+        self._graph, self._snapshots = graph, snapshots
 
     def take(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(K,)."""
+        """Return the in-neighbour counts of places, (K,)."""
         counts = np.empty(len(places), np.int64)
-        index, vertex = np.divmod(places, self._whole.own)
+        index, vertex = np.divmod(places, self._graph.own)
         for number, t in enumerate(self._snapshots):
-            in_snapshot, offsets = index == number, self._whole.graph.snapshots[t].indptr
+            in_snapshot, offsets = index == number, self._graph.graph.snapshots[t].indptr
             counts[in_snapshot] = offsets[vertex[in_snapshot] + 1] - offsets[vertex[in_snapshot]]
         return counts
 
 
 class SampledGrowth(TargetGrowth):
-    """Nodes within ever more hops of the targets, of whose neighbours a few are drawn.
-
-    What is drawn for a node at a layer must not depend on how often it is asked for.
+    """Expansion of the targets by sampled neighbours.
 
     Args:
         part: the graph.
-        snapshots: S consecutive ones.
+        snapshots: S consecutive snapshots.
         targets: (V,) nodes, ascending.
         shared: whether the nodes are the same in all snapshots.
-        draw: gives the edges of some nodes.
+        draw: samples the edges of some nodes; repeated calls must give the same edges.
     """
 
     def __init__(
@@ -288,13 +286,13 @@ class SampledGrowth(TargetGrowth):
         self._draw = draw
 
     def gather(self, direction: str, layer: int) -> GatheredTargets:
-        """Draw edges for the rows grown so far, along ``in``, the only direction.
+        """Sample edges of the current rows.
 
         Raises:
-            PlanError: along another way.
+            PlanError: the direction is not ``in``.
         """
         if direction != "in":
-            raise PlanError(f"neighbours along {direction!r}: in-neighbours are drawn, and no others.")
+            raise PlanError(f"direction={direction!r} is not supported: only in-neighbours are sampled.")
         ends = np.cumsum(self.entries.counts)
         samples = [
             self._draw(t, self.entries.place[end - count : end], layer)
@@ -310,13 +308,13 @@ class SampledGrowth(TargetGrowth):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampledBatch:
-    """What a mini-batch is, but for the features.
+    """A mini-batch without features.
 
     Attributes:
-        number: of the batch, counted through all epochs.
-        keys: (K,) int64 ascending, the rows of features that it reads, each once.
-        blocks: without features.
-        row_of: (C,) int32, which of the rows each column of the first layer has; K for one that only fills up.
+        number: number of the batch, counted through all epochs.
+        keys: (K,) int64 ascending, the distinct keys of the feature rows that it reads.
+        blocks: blocks without features.
+        row_of: (C,) int32, the feature row of each column of the first layer; K for padding.
     """
 
     number: int
@@ -330,28 +328,28 @@ class SampledBatch:
         return self.blocks.nbytes + self.keys.nbytes + self.row_of.nbytes
 
     def with_features(self, rows: NDArray[np.float32]) -> TargetBlocks:
-        """Return the blocks with these rows, (K, F).
+        """Return the blocks with these feature rows, (K, F).
 
         Raises:
-            PlanError: there are more or fewer rows than keys.
+            PlanError: the number of rows is not the number of keys.
         """
         if len(rows) != len(self.keys):
             raise PlanError(f"{len(rows)} rows of features for {len(self.keys)} keys.")
-        if int(self.row_of.max()) == len(rows):  # rows that fill up read zeros
+        if int(self.row_of.max()) == len(rows):  # padding reads zeros
             rows = np.concatenate([rows, np.zeros((1, rows.shape[1]), rows.dtype)])
         arrays: Mapping[str, NDArray[Any]] = {**self.blocks.arrays, "features": rows, "feature_of": self.row_of}
         return replace(self.blocks, arrays=arrays)
 
 
 class BatchSampler:
-    """Makes a part's mini-batches: each a pure function of seed, part and number.
+    """Samples a part's mini-batches, each a pure function of seed, part and number.
 
     Args:
         graph: N nodes.
-        batches: says which nodes at which snapshots.
-        shape: of the model's blocks; layers pull along in-edges.
-        fanouts: (L,) most neighbours drawn for each layer.
-        sampler: draws them.
+        batches: seeds and snapshots of each batch.
+        shape: shape of the model's blocks; layers pull along in-edges.
+        fanouts: (L,) most neighbours of a node in each layer.
+        sampler: samples the neighbours.
 
     Raises:
         PlanError: the layers need more than sampled in-neighbours.
@@ -366,27 +364,30 @@ class BatchSampler:
         sampler: NeighbourSampler = sampled_edges,
     ) -> None:
         if shape.directions != ("in",) or shape.truncated or len(fanouts) != shape.layers:
-            raise PlanError(f"mini-batches of {shape} with fanouts {fanouts}: layers must pull along in-edges alone.")
+            raise PlanError(
+                f"mini-batches of {shape} with fanouts {fanouts} are not supported: layers must pull along in-edges "
+                "alone, and each needs one fanout."
+            )
         self.batches, self.shape = batches, shape
         self._graph, self._fanouts, self._sampler = graph, fanouts, sampler
         last = max(stretch.stop for stretch in batches.stretches)
-        self._whole = WholeGraph(graph, Reach(range(last), shape.hops))
+        self._whole_graph = WholeGraph(graph, Reach(range(last), shape.hops))
 
     def sample(self, number: int) -> SampledBatch:
-        """Sample the mini-batch of a step, counted through all epochs."""
+        """Sample the mini-batch of a step; steps count through all epochs."""
         batch = self.batches.batch(number)
-        draw = partial(self._drawn, number)
-        growth = SampledGrowth(self._whole, batch.snapshots, batch.targets, shared=self.shape.shared, draw=draw)
-        blocks = target_blocks(self._whole, batch, self.shape, growth)
+        draw = partial(self._draw_edges, number)
+        growth = SampledGrowth(self._whole_graph, batch.snapshots, batch.targets, shared=self.shape.shared, draw=draw)
+        blocks = target_blocks(self._whole_graph, batch, self.shape, growth)
         keys, row_of = _distinct_keys(blocks)
         arrays = {name: array for name, array in blocks.arrays.items() if name not in ("features", "feature_of")}
         return SampledBatch(number, keys, replace(blocks, arrays=arrays), row_of)
 
     def keys(self, number: int) -> NDArray[np.int64]:
-        """Return the keys of :meth:`sample`, (K,) int64 ascending, in half the time: no blocks are made."""
+        """Return the keys of :meth:`sample`, (K,) int64 ascending, without building blocks, in half the time."""
         batch = self.batches.batch(number)
-        draw = partial(self._drawn, number)
-        growth = SampledGrowth(self._whole, batch.snapshots, batch.targets, shared=self.shape.shared, draw=draw)
+        draw = partial(self._draw_edges, number)
+        growth = SampledGrowth(self._whole_graph, batch.snapshots, batch.targets, shared=self.shape.shared, draw=draw)
         read, begins = [], np.zeros(len(batch.snapshots), np.int64)
         if not self._graph.static_features:
             begins += self._graph.num_nodes * np.asarray(batch.snapshots)
@@ -399,15 +400,15 @@ class BatchSampler:
         rows = growth.entries
         return np.unique(np.concatenate([rows.place + begins[rows.snapshot], *read]))
 
-    def _drawn(self, number: int, t: int, vertices: NDArray[np.int64], layer: int) -> SampledEdges:
-        drawn_by = key(self.batches.seed, "mini-batch/neighbours", self.batches.part, number, t, layer)
-        return self._sampler(self._graph.snapshots[t], vertices, fanout=self._fanouts[layer], key=drawn_by)
+    def _draw_edges(self, number: int, t: int, vertices: NDArray[np.int64], layer: int) -> SampledEdges:
+        random_key = key(self.batches.seed, "mini-batch/neighbours", self.batches.part, number, t, layer)
+        return self._sampler(self._graph.snapshots[t], vertices, fanout=self._fanouts[layer], key=random_key)
 
 
 def _distinct_keys(blocks: TargetBlocks) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the keys that the first layer's columns read, and the key of each column; K where it only fills up."""
+    """Return the distinct keys of the first layer's columns, and each column's index among them; K for padding."""
     feature_keys, feature_of = blocks.arrays["features"][:, 0], blocks.arrays.get("feature_of")
-    if feature_of is not None:  # distinct and ascending; what fills up reads the first, and is not looked at
+    if feature_of is not None:  # distinct and ascending already; padding reads the first row, which has no effect
         return feature_keys - 1, feature_of
     keys, row_of = np.unique(feature_keys, return_inverse=True)
     if not keys[0]:

@@ -28,14 +28,14 @@ from dtdg_lab.tasks.base import Rows
 
 
 class TargetSequence(SnapshotSequence):
-    """The snapshots of a batch as spaces (see :class:`SnapshotSequence`).
+    """The snapshots of a batch as views (see :class:`SnapshotSequence`).
 
-    The targets are the first rows of every space. Snapshots are stacked. Pulls of features, which no parameter changes,
-    are computed once and kept with the sequence, so that a batch that is trained again is cheap.
+    The targets are the first rows of every view. Snapshots are stacked. Pulls of features do not depend on parameters
+    and are computed once, so that training a batch again is cheap.
 
     Args:
-        blocks: of the batch.
-        settings: of the operators; they say where tensors live, and their type.
+        blocks: blocks of the batch.
+        settings: settings of the operators, with device and type of tensors.
     """
 
     where = "batches of target nodes, which have some of them"
@@ -46,7 +46,7 @@ class TargetSequence(SnapshotSequence):
         self.own = len(blocks.batch.targets)
         self.device, self.dtype = settings.device, settings.dtype
         self.vertices: Tensor | None = torch.tensor(blocks.arrays["vertices"], device=self.device)
-        self._spaces: dict[tuple[range, int], SnapshotView] = {}
+        self._views: dict[tuple[range, int], SnapshotView] = {}
         self._one_by_one: dict[int, _LayerByLayer] = {}
 
     @cached_property
@@ -56,66 +56,66 @@ class TargetSequence(SnapshotSequence):
         return stack_ranges(batch_snapshots, rows=blocks.heights[0], features=features, device=self.device)
 
     def view(self, t: int) -> SnapshotView:
-        """Snapshot t for all layers of the model."""
-        once, shape = range(t, t + 1), self.blocks.shape
+        """Return snapshot t for all layers of the model."""
+        snapshots, shape = range(t, t + 1), self.blocks.shape
         if shape.layers == 1 or shape.truncated:
-            return self._space(once, 0)
+            return self._view(snapshots, 0)
         if t not in self._one_by_one:
-            self._one_by_one[t] = _LayerByLayer(self._space(once, 0), partial(self._narrowing, once))
+            self._one_by_one[t] = _LayerByLayer(self._view(snapshots, 0), partial(self._narrowing, snapshots))
         return self._one_by_one[t]
 
     def stacks(self, snapshots: range, layer: int) -> list[SnapshotView]:
-        """Consecutive snapshots for one layer, several as one space.
+        """Return stacked views of consecutive snapshots for one layer.
 
         Raises:
-            PlanError: the blocks have no such layer or snapshots, or serve all layers as one.
+            PlanError: the blocks have no such layer or snapshots.
         """
         if not 0 <= layer < self.blocks.shape.layers or (self.blocks.shape.truncated and layer):
-            raise PlanError(f"layer {layer} of {self.blocks.shape}.")
+            raise PlanError(f"layer {layer} is not in blocks of {self.blocks.shape}.")
         if snapshots == self.blocks.batch.snapshots:
-            return [self._space(some, layer) for some in self._stacks]
-        return [self._space(range(t, t + 1), layer) for t in snapshots]
+            return [self._view(stack, layer) for stack in self._stacks]
+        return [self._view(range(t, t + 1), layer) for t in snapshots]
 
-    def _space(self, snapshots: range, layer: int) -> SnapshotView:
+    def _view(self, snapshots: range, layer: int) -> SnapshotView:
         key = snapshots, layer
-        if key not in self._spaces:
-            self._spaces[key] = self._first(snapshots) if layer == 0 else self._later(snapshots, layer)
-        return self._spaces[key]
+        if key not in self._views:
+            self._views[key] = self._first(snapshots) if layer == 0 else self._later(snapshots, layer)
+        return self._views[key]
 
     def _first(self, snapshots: range) -> SnapshotView:
         features, feature_of = self.blocks.features_of(snapshots)
-        moved = torch.tensor(features, device=self.device).to(self.dtype)
+        inputs = torch.tensor(features, device=self.device).to(self.dtype)
         if feature_of is not None:
-            moved = moved.index_select(0, torch.tensor(feature_of, device=self.device))
+            inputs = inputs.index_select(0, torch.tensor(feature_of, device=self.device))
         rows = len(snapshots) * self.blocks.heights[0]
         return SnapshotView(
             self._operators(partial(target_edges, self.blocks, snapshots, 0)),
             snapshots,
-            moved if len(moved) == rows else moved[:rows],
+            inputs if len(inputs) == rows else inputs[:rows],
             OwnBest(self.own),
             num_nodes=self.own,
-            all_inputs=moved,
+            all_inputs=inputs,
             pulled={},
             may_keep=_always,
         )
 
     def _later(self, snapshots: range, layer: int) -> SnapshotView:
-        unfed = torch.empty(
+        no_features = torch.empty(
             len(snapshots) * self.blocks.heights[layer], 0, dtype=self.dtype, device=self.device
-        )  # only the first layer is fed features
+        )  # only the first layer reads features
         operators = self._operators(partial(target_edges, self.blocks, snapshots, layer))
-        return SnapshotView(operators, snapshots, unfed, OwnBest(self.own), num_nodes=self.own)
+        return SnapshotView(operators, snapshots, no_features, OwnBest(self.own), num_nodes=self.own)
 
     def _narrowing(self, snapshots: range, layer: int) -> SnapshotView:
-        """Return the view of a later layer, whose pulls give the rows that the layer after it reads."""
+        """Return the view of a later layer, whose pulls return only the rows that the next layer reads."""
         heights = (*self.blocks.heights, self.own)
 
         def edges(direction: str) -> PartEdges:
             edges = target_edges(self.blocks, snapshots, layer, direction)
             return edges.first(heights[layer + 1])
 
-        unfed = torch.empty(heights[layer], 0, dtype=self.dtype, device=self.device)
-        return SnapshotView(self._operators(edges), snapshots, unfed, OwnBest(self.own), num_nodes=self.own)
+        no_features = torch.empty(heights[layer], 0, dtype=self.dtype, device=self.device)
+        return SnapshotView(self._operators(edges), snapshots, no_features, OwnBest(self.own), num_nodes=self.own)
 
     def _operators(self, edges: Callable[[str], PartEdges]) -> Operators:
         return Operators(LocalSource(edges, self.settings), self.settings)
@@ -126,11 +126,11 @@ def _always(size: int) -> bool:
 
 
 class _LayerByLayer(SnapshotView):
-    """One snapshot whose layers see ever fewer rows, for models that go through all layers before the next snapshot.
+    """One snapshot whose layers see fewer and fewer rows, for models that run all layers snapshot by snapshot.
 
     Args:
-        first: what the first layer sees.
-        later: makes what another one sees.
+        first: view of the first layer.
+        later: makes the view of a later layer.
     """
 
     def __init__(self, first: SnapshotView, later: Callable[[int], SnapshotView]) -> None:
@@ -149,7 +149,7 @@ def target_edges(blocks: TargetBlocks, snapshots: range, layer: int, direction: 
 
     Args:
         blocks: of the batch.
-        snapshots: consecutive ones of the batch.
+        snapshots: consecutive snapshots of the batch.
         layer: index of the model's layer, from 0.
         direction: edge direction, ``in`` or ``out``.
 
@@ -172,13 +172,13 @@ def target_edges(blocks: TargetBlocks, snapshots: range, layer: int, direction: 
         begin, end = int(indptr[first * height]), int(indptr[last * height])
         indptr = indptr[first * height : last * height + 1] - begin
         indices, weights = indices[begin:end], None if weights is None else weights[begin:end]
-        of_far = count * height + int(further_at[first]) - (last - first) * height
-        indices = indices - np.where(indices >= count * height, of_far, first * height).astype(np.int32)
+        further_shift = count * height + int(further_at[first]) - (last - first) * height
+        indices = indices - np.where(indices >= count * height, further_shift, first * height).astype(np.int32)
     columns = (last - first) * height + int(further_at[last] - further_at[first])
-    unasked = np.broadcast_to(np.float64(np.nan), columns)
+    missing_degrees = np.broadcast_to(np.float64(np.nan), columns)
     degrees, other_degrees = (
-        unasked if of is None else blocks.columns_of(of, first, last, layer).astype(np.float64)
-        for of in (
+        missing_degrees if values is None else blocks.columns_of(values, first, last, layer).astype(np.float64)
+        for values in (
             arrays.get(f"degrees_{towards}_{layer}") for towards in (direction, "out" if direction == "in" else "in")
         )
     )
@@ -187,15 +187,14 @@ def target_edges(blocks: TargetBlocks, snapshots: range, layer: int, direction: 
 
 @dataclass(frozen=True)
 class TargetRun(SequenceSegment):
-    """Snapshots trained from a state without history, with the loss of some nodes, those of the sequence.
+    """Snapshots of a batch, with the loss of its targets.
 
-    The state is the initial one; with ``states`` that which earlier batches left, and this one leaves its own.
-    The loss is the mean over the snapshots where loss is taken and some target is labelled, of the mean over the
-    labelled targets; 0 where none is in any.
+    Training starts from the initial state, or from the cached ``states``, which it updates; gradients stop there.
+    The loss is the mean over labelled targets, averaged over the snapshots that have any; 0 if none has.
 
     Attributes:
-        states: of the part's nodes; None where every run starts from the initial state.
-        places: (K,) the places among the part's nodes of the rows that spaces hold; None where they are the first.
+        states: cache of the part's states; None to start from the initial state.
+        places: (K,) index of each row of the views among the part's nodes; None if they are the first nodes.
 
     Raises:
         UnsupportedError: the task needs all nodes at once.
@@ -211,14 +210,14 @@ class TargetRun(SequenceSegment):
 
     @cached_property
     def _over_share(self) -> Tensor:
-        """Of each snapshot where loss is taken, 1 / the share of its labelled items that are targets; 0 for none."""
+        """Inverse of each loss snapshot's share of labelled items that are targets; 0 if the share is 0."""
         vertices = self.sequence.vertices
         share = self.task.share(self.at, slice(0, self.own) if vertices is None else vertices)
         return torch.where(share > 0, 1 / share, 0.0)
 
     @cached_property
     def num_labelled(self) -> int:
-        """How many of the snapshots where loss is taken have a labelled target."""
+        """Number of loss snapshots with a labelled target."""
         return int((self._over_share > 0).sum())
 
     def initial_state(self) -> State:
@@ -226,44 +225,44 @@ class TargetRun(SequenceSegment):
         initial = super().initial_state()
         if self.states is None:
             return initial
-        rows = self._placed(slice(0, self.sequence.view(self.snapshots[0]).num_rows))
+        rows = self._part_rows(slice(0, self.sequence.view(self.snapshots[0]).num_rows))
         layer_states = (self.states.before(self.snapshots[0], layer, rows) for layer in range(self.model.layers))
         return State(tuple(layer_states))
 
     def layer_state(self, layer: int, rows: int) -> State:
-        """Return the state before the segment of the rows that a layer runs through time; other layers are not read."""
+        """Return the state before the segment for the rows that a layer runs through time; only this layer counts."""
         if self.states is None:
             return super().layer_state(layer, rows)
-        states_before = self.states.before(self.snapshots[0], layer, self._placed(slice(0, rows)))
+        states_before = self.states.before(self.snapshots[0], layer, self._part_rows(slice(0, rows)))
         return self.model.initial_state(1).with_layer(layer, states_before)
 
     def through_time(self, layer: int, x: Tensor, state: State, rows: slice) -> tuple[Tensor, State]:
-        """Run a layer's temporal part, and keep the states after each snapshot."""
+        """Run a layer's temporal part, and cache the states after each snapshot."""
         h, after = super().through_time(layer, x, state, rows)
         if self.states is not None:
             states_after = self.model.states_after(layer, x, h, state)
-            self.states.write(self.snapshots[0], layer, self._placed(rows), states_after)
+            self.states.write(self.snapshots[0], layer, self._part_rows(rows), states_after)
         return h, after
 
     def snapshot(self, t: int, state: State) -> tuple[Tensor, State]:
-        """Run a snapshot through all layers, and keep the state after it."""
+        """Run a snapshot through all layers, and cache the state after it."""
         h, after = super().snapshot(t, state)
         if self.states is not None:
             for layer, tensors in enumerate(after.layers):
-                rows = self._placed(slice(0, len(tensors[0])))
+                rows = self._part_rows(slice(0, len(tensors[0])))
                 self.states.write(t, layer, rows, [tensor.detach().unsqueeze(0) for tensor in tensors])
         return h, after
 
-    def _placed(self, rows: slice) -> Places:
+    def _part_rows(self, rows: slice) -> Places:
         return rows if self.places is None else self.places[rows]
 
     def loss(self, z: Tensor, snapshots: range, rows: Rows) -> Tensor:
-        """Return what some targets at some snapshots add to the loss of the segment, a scalar.
+        """Return the contribution of some targets and snapshots to the loss, a scalar.
 
         Args:
-            z: their readout, (S', n, outputs).
-            snapshots: S' of those where loss is taken.
-            rows: which of the targets they are.
+            z: readout of the targets, (S', n, outputs).
+            snapshots: S' loss snapshots.
+            rows: indices of the targets.
         """
         vertices, start = self.sequence.vertices, snapshots.start - self.at.start
         losses = self.task.loss(z, snapshots, rows if vertices is None else vertices[rows])
@@ -272,39 +271,38 @@ class TargetRun(SequenceSegment):
 
 
 def add_gradients(run: SequenceSegment) -> Tensor:
-    """Add the gradients of a run's loss to the parameters', and return the loss; what it needs is here already.
+    """Add the gradients of a run's loss to the parameters' gradients, and return the loss.
 
-    A small run of a model that remembers nodes goes layer by layer over all snapshots at once, with one backward:
-    that is done before :mod:`dtdg_lab.engine.backprop.time_blocks` has cut it, which computes all layers but the
-    last twice. Others
-    are differentiated as :data:`dtdg_lab.engine.backprop.reference.HOW` has it.
+    A small run with per_vertex memory goes layer by layer over all snapshots, with one backward. This is cheaper than
+    :mod:`dtdg_lab.engine.backprop.time_blocks`, which computes all layers but the last twice. Other runs use
+    :data:`dtdg_lab.engine.backprop.reference.HOW`.
 
     Args:
-        run: what is differentiated.
+        run: the run.
     """
     if run.model.memory != "per_vertex":
         return HOW[run.model.memory](run)
     stacks = [run.sequence.stacks(run.snapshots, layer) for layer in range(run.model.layers)]
-    heights = [*(spaces[0].num_rows // len(spaces[0].snapshots) for spaces in stacks[1:]), run.own]
+    heights = [*(views[0].num_rows // len(views[0].snapshots) for views in stacks[1:]), run.own]
     device_type, hidden = run.sequence.device.partition(":")[0], run.model.hidden
     if (rows := max(heights) * hidden) > STEP_NUMBERS[device_type] or rows * len(run.snapshots) > PIECE_NUMBERS[
         device_type
     ]:
-        return HOW[run.model.memory](run)  # a run of several pieces, which fit the cache
+        return HOW[run.model.memory](run)  # large: pieces that fit the CPU cache are faster
     loss = _straight(run, stacks, heights)
     loss.backward()
     return loss.detach()
 
 
 def _straight(run: SequenceSegment, stacks: Sequence[Sequence[SnapshotView]], heights: Sequence[int]) -> Tensor:
-    """Return the loss, with its history; a layer's output has the rows that the next one reads."""
-    model, counts = run.model, [len(space.snapshots) for space in stacks[0]]
-    inputs = [space.inputs for space in stacks[0]]
-    for layer, (spaces, height) in enumerate(zip(stacks, heights, strict=True)):
+    """Return the loss, with its autograd graph; each layer outputs only the rows that the next one reads."""
+    model, counts = run.model, [len(view.snapshots) for view in stacks[0]]
+    inputs = [view.inputs for view in stacks[0]]
+    for layer, (views, height) in enumerate(zip(stacks, heights, strict=True)):
         state = run.layer_state(layer, height)
         mixed = [
-            model.spatial(layer, space, x, state).unflatten(0, (count, -1))[:, :height]
-            for space, x, count in zip(spaces, inputs, counts, strict=True)
+            model.spatial(layer, view, x, state).unflatten(0, (count, -1))[:, :height]
+            for view, x, count in zip(views, inputs, counts, strict=True)
         ]
         h, _ = run.through_time(layer, mixed[0] if len(mixed) == 1 else torch.cat(mixed), state, slice(0, height))
         inputs = [part.flatten(0, 1) for part in h.split(counts)]

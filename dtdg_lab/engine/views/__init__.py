@@ -1,1 +1,1 @@
-"""Graphs as models see them on one rank."""
+"""Views: graphs as models see them on one rank."""

@@ -1,4 +1,4 @@
-"""A graph's snapshots on the device that computes: moved there when first used, or fed in blocks, within a limit."""
+"""A graph's snapshots on a device: moved on first use within a memory limit, or fed block by block."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from dtdg_lab.kernels.device_snapshot import DeviceSnapshot, unpack
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource, keep_freed_memory
 from dtdg_lab.kernels.spmm import choose_backend, stacked
 
-# Rows of stacked snapshots, at most. Above, a product takes longer than the call, and stacking gains nothing.
+# Most rows of stacked snapshots. Above, stacking gains nothing: a product takes longer than the call overhead.
 STACKED_ROWS = {"cpu": 16_384, "cuda": 1_048_576}
-# Features of stacked snapshots, at most: overlapping runs of snapshots have stacks, and copies of features, each.
+# Most feature values of stacked snapshots: overlapping ranges of snapshots have a copy each.
 STACKED_NUMBERS = {"cpu": 262_144, "cuda": 16_777_216}
 
 
 def stack_ranges(snapshots: range, *, rows: int, features: int, device: str) -> list[range]:
-    """Consecutive snapshots in runs that are computed together, of about equal length.
+    """Split consecutive snapshots into stacks of about equal length.
 
     Args:
-        snapshots: T consecutive ones.
-        rows: of one snapshot; where ranks exchange rows, the most that any of them has.
-        features: F.
-        device: where they are computed.
+        snapshots: T consecutive snapshots.
+        rows: rows of one snapshot; the most of any rank if ranks exchange rows.
+        features: number of features, F.
+        device: device that computes.
     """
     device_type = device.partition(":")[0]
     stack_size = max(1, min(STACKED_ROWS[device_type] // rows, STACKED_NUMBERS[device_type] // (rows * features)))
@@ -46,16 +46,16 @@ def stack_ranges(snapshots: range, *, rows: int, features: int, device: str) -> 
 
 
 class ViewStore:
-    """Spaces by their snapshots.
+    """Size-bounded cache of views, by their snapshots.
 
-    They are kept while they fit; later ones are rebuilt at every request. For a pass over the sequence again and again
-    this beats dropping the oldest.
+    The first views that fit stay; others are rebuilt at every request. For repeated passes over the sequence this
+    beats evicting the oldest.
 
     Args:
-        make: makes the space of some snapshots.
-        size: bytes of a space, by an estimate.
-        spaces_bytes: most bytes of spaces kept.
-        pulls_bytes: most bytes of first-layer pulls kept.
+        make: makes the view of some snapshots.
+        size: estimates the bytes of a view.
+        views_bytes: most bytes of cached views.
+        pulls_bytes: most bytes of cached first-layer pulls.
     """
 
     def __init__(
@@ -63,41 +63,41 @@ class ViewStore:
         make: Callable[[range], SnapshotView],
         size: Callable[[range], int],
         *,
-        spaces_bytes: int,
+        views_bytes: int,
         pulls_bytes: int,
     ) -> None:
         self._make, self._size = make, size
-        self._spaces_bytes, self._spaces_left, self._pulls_left = spaces_bytes, spaces_bytes, pulls_bytes
-        self._spaces: dict[range, SnapshotView] = {}
+        self._views_bytes, self._views_left, self._pulls_left = views_bytes, views_bytes, pulls_bytes
+        self._views: dict[range, SnapshotView] = {}
         self._alive: weakref.WeakValueDictionary[range, SnapshotView] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
 
     def get(self, snapshots: range) -> SnapshotView:
         """Return the view of these snapshots."""
-        if snapshots in self._spaces:
-            return self._spaces[snapshots]
-        space = self._alive.get(snapshots)  # not kept, but somebody has it still
-        if space is not None:
-            return space
-        space = self._make(snapshots)
+        if snapshots in self._views:
+            return self._views[snapshots]
+        view = self._alive.get(snapshots)  # not cached, but still in use
+        if view is not None:
+            return view
+        view = self._make(snapshots)
         if self.keeps(snapshots):
-            self._spaces_left -= self._size(snapshots)
-            self._spaces[snapshots] = space
+            self._views_left -= self._size(snapshots)
+            self._views[snapshots] = view
         else:
-            self._alive[snapshots] = space
-        return space
+            self._alive[snapshots] = view
+        return view
 
     def keeps(self, snapshots: range) -> bool:
-        """Return whether the space is kept, or will be when it is made."""
-        return snapshots in self._spaces or self._size(snapshots) <= self._spaces_left
+        """Return whether the view is cached, or will be once it is made."""
+        return snapshots in self._views or self._size(snapshots) <= self._views_left
 
     def make_room(self, most_bytes: int) -> None:
-        """Keep spaces of that many bytes, if these are more than so far."""
-        extra_bytes = max(0, most_bytes - self._spaces_bytes)
-        self._spaces_bytes, self._spaces_left = self._spaces_bytes + extra_bytes, self._spaces_left + extra_bytes
+        """Raise the limit of cached views to ``most_bytes``, if it is lower."""
+        extra_bytes = max(0, most_bytes - self._views_bytes)
+        self._views_bytes, self._views_left = self._views_bytes + extra_bytes, self._views_left + extra_bytes
 
     def take_pull(self, size: int) -> bool:
-        """Return whether a first-layer pull of so many bytes may be kept; it is then counted."""
+        """Reserve ``size`` bytes for a first-layer pull; return False if they exceed the limit."""
         with self._lock:  # snapshots are computed on several threads
             fits = size <= self._pulls_left
             self._pulls_left -= size if fits else 0
@@ -108,19 +108,17 @@ Transferred = list[Snapshot] | list[DeviceSnapshot]
 
 
 class SnapshotFeed:
-    """Snapshots of a graph as copies in a rank's own memory.
+    """Transfers snapshots of a graph into a rank's own memory.
 
     On the CPU they arrive as :class:`Snapshot`. On a CUDA device they arrive as :class:`DeviceSnapshot`: payloads are
-    pinned, their copies queued, and what follows on the same stream waits for them there; the host does not.
-
-    A payload is made once for a range of snapshots and kept on the host until a range is asked for that has some of
-    the same snapshots and others: so no snapshot is in two of them. Whole snapshots for the CPU are copied from the
-    graph itself.
+    pinned and copied asynchronously on the current stream.
+    A payload is encoded once for a range of snapshots and cached on the host. A request for an overlapping range
+    evicts it, so no snapshot is in two payloads. Snapshots sent in full to the CPU are copied from the graph itself.
 
     Args:
         graph: T snapshots.
-        difference: whether snapshots that follow another one arrive as differences.
-        device: where they arrive.
+        difference: whether all snapshots but the first of a range arrive as differences.
+        device: target device.
 
     References: ESDG section 3.2 (differences, pinned memory).
     """
@@ -143,35 +141,35 @@ class SnapshotFeed:
         if self._tensors:
             return self._to_device(snapshots)
         if not self.difference:
-            payload = self._encoded(snapshots)  # this is the copy
+            payload = self._encoded(snapshots)  # encoding copies
         else:
-            payload_here = self._kept(snapshots)
-            values = None if payload_here.values is None else give_up(payload_here.values.copy())
-            payload = Payload(payload_here.contents, give_up(payload_here.numbers.copy()), values)
+            cached = self._cached(snapshots)
+            values = None if cached.values is None else give_up(cached.values.copy())
+            payload = Payload(cached.contents, give_up(cached.numbers.copy()), values)
         self._count(payload.contents, payload.nbytes)
         return decode(payload)
 
     def drain(self) -> list[TransferRow]:
-        """Return and forget what was transferred; empty if there was nothing."""
+        """Return the transfers since the last call; empty if there were none."""
         row = TransferRow(self._snapshots, self._bytes, self._whole_bytes)
         self._snapshots = self._bytes = self._whole_bytes = 0
         return [row] if row.snapshots else []
 
     def _to_device(self, snapshots: range) -> list[DeviceSnapshot]:
         if snapshots not in self._pages:
-            _forget_parts_of(snapshots, self._pages)
+            _evict_overlapping(snapshots, self._pages)
             payload = self._encoded(snapshots)
             numbers = torch.tensor(payload.numbers).pin_memory()
             values = None if payload.values is None else torch.tensor(payload.values).pin_memory()
             self._pages[snapshots] = (payload.contents, numbers, values)
         contents, numbers, values = self._pages[snapshots]
         self._count(contents, numbers.nbytes + (0 if values is None else values.nbytes))
-        values_there = None if values is None else values.to(self.device, non_blocking=True)
-        return unpack(contents, numbers.to(self.device, non_blocking=True), values_there)
+        device_values = None if values is None else values.to(self.device, non_blocking=True)
+        return unpack(contents, numbers.to(self.device, non_blocking=True), device_values)
 
-    def _kept(self, snapshots: range) -> Payload:
+    def _cached(self, snapshots: range) -> Payload:
         if snapshots not in self._payloads:
-            _forget_parts_of(snapshots, self._payloads)
+            _evict_overlapping(snapshots, self._payloads)
             self._payloads[snapshots] = self._encoded(snapshots)
         return self._payloads[snapshots]
 
@@ -187,36 +185,36 @@ class SnapshotFeed:
 
 
 def _takes_tensors(device: str) -> bool:
-    """Return whether snapshots arrive there as tensors, by pinned memory."""
+    """Return whether snapshots arrive as tensors, through pinned memory."""
     return torch.device(device).type == "cuda"
 
 
-def _forget_parts_of(snapshots: range, cache: dict[range, Any]) -> None:
-    """Let go of payloads that have some of these snapshots: the blocks are cut otherwise by now."""
+def _evict_overlapping(snapshots: range, cache: dict[range, Any]) -> None:
+    """Remove payloads that overlap these snapshots."""
     for key in [key for key in cache if key.start < snapshots.stop and snapshots.start < key.stop]:
         cache.pop(key)
 
 
-# First-layer pulls that a sequence keeps, and what it keeps on the device beside them (features, operators).
-PULLS_BYTES, SPACES_BYTES = 1 << 30, 4 << 30
+# Most bytes that a sequence caches of first-layer pulls, and of views (features, operators).
+PULLS_BYTES, VIEWS_BYTES = 1 << 30, 4 << 30
 
 
 class StoredSequence(SnapshotSequence):
-    """Snapshots of a graph, or of what a part holds of it, whose spaces are kept in a store."""
+    """Snapshots of a graph, or of one part, whose views are cached in a store."""
 
     _store: ViewStore
     _static: Tensor | None = None
 
     def view(self, t: int) -> SnapshotView:
-        """Snapshot t for all layers of the model."""
+        """Return snapshot t for all layers of the model."""
         return self._store.get(range(t, t + 1))
 
     def stack(self, snapshots: range) -> SnapshotView:
-        """Return some consecutive snapshots as one view."""
+        """Return consecutive snapshots as one stacked view."""
         return self._store.get(snapshots)
 
     def _features_of(self, features: NDArray[np.float32], snapshots: range, rows: Any = slice(None)) -> Tensor:
-        """Features over time, (T, N, F), of some nodes in some snapshots, (S n, F); static ones are moved once."""
+        """Move the features of some nodes and snapshots to the device, (T, N, F) -> (S n, F); static ones once."""
         if repeats(features) and len(snapshots) == 1:
             if self._static is None:
                 self._static = self._moved(features[0][rows])
@@ -232,16 +230,16 @@ class DeviceSequence(StoredSequence):
 
     Args:
         graph: T labelled snapshots of N nodes.
-        device: where tensors live.
+        device: device of tensors.
         dtype: type of features and products.
         kernel: ``auto``, ``dgl`` or ``torch``.
-        norm: ``in`` or ``in_out``, the scaling of graph convolutions.
-        self_loops: whether they add every node to its own neighbours.
-        rows: nodes computed here; all where None.
-        gather: where rows are a share, gives all nodes' rows from every rank's; without gradient.
-        pulls_bytes: most bytes of first-layer pulls kept.
-        spaces_bytes: most bytes of spaces kept, by an estimate from their edges.
-        feed: brings copies of snapshots; where None, those of the graph are used as they are.
+        norm: normalisation of graph convolutions, ``in`` or ``in_out``.
+        self_loops: whether graph convolutions add self-loops.
+        rows: nodes computed here; None for all.
+        gather: gathers the rows of all nodes from all ranks, without gradient; only with ``rows``.
+        pulls_bytes: most bytes of cached first-layer pulls.
+        views_bytes: most bytes of cached views, by an estimate from their edges.
+        feed: transfers copies of snapshots; None to use the graph's snapshots themselves.
     """
 
     def __init__(
@@ -256,7 +254,7 @@ class DeviceSequence(StoredSequence):
         rows: range | None = None,
         gather: Callable[..., Tensor] | None = None,
         pulls_bytes: int = PULLS_BYTES,
-        spaces_bytes: int = SPACES_BYTES,
+        views_bytes: int = VIEWS_BYTES,
         feed: SnapshotFeed | None = None,
     ) -> None:
         keep_freed_memory()
@@ -267,30 +265,30 @@ class DeviceSequence(StoredSequence):
         self.collective = gather is not None
         self.settings = operator_settings(graph, device=device, dtype=dtype, kernel=kernel, norm=norm, loops=self_loops)
         self._neighbours = NeighbourRows() if gather is None else Gathered(gather)
-        self._store = ViewStore(self._make, self.estimated_bytes, spaces_bytes=spaces_bytes, pulls_bytes=pulls_bytes)
+        self._store = ViewStore(self._make, self.estimated_bytes, views_bytes=views_bytes, pulls_bytes=pulls_bytes)
         self._pulled: dict[range, dict[tuple[str, ...], Tensor]] = {}
         self.feed = feed
         self._brought: dict[int, Snapshot | DeviceSnapshot] = {}
 
     @property
     def backend(self) -> str:
-        """``dgl`` or ``torch``."""
+        """Kernel backend, ``dgl`` or ``torch``."""
         return self.settings.backend
 
     def stacks(self, snapshots: range, layer: int = 0) -> list[SnapshotView]:
-        """Consecutive snapshots as spaces of one or, where they are small, several snapshots each; alike for layers."""
+        """Return views of consecutive snapshots, small snapshots stacked; the same for all layers."""
         if self.collective:
             return [self.view(t) for t in snapshots]
         nodes, features = self.graph.num_nodes, self.graph.num_features
         ranges = stack_ranges(snapshots, rows=nodes, features=features, device=self.device)
-        return [self._store.get(some) for some in ranges]
+        return [self._store.get(stack) for stack in ranges]
 
-    def keep_spaces(self, most_bytes: int) -> None:
-        """Keep spaces of that many bytes, if these are more than so far."""
+    def keep_views(self, most_bytes: int) -> None:
+        """Raise the limit of cached views to ``most_bytes``, if it is lower."""
         self._store.make_room(most_bytes)
 
     def fed(self, *, difference: bool) -> DeviceSequence:
-        """Return the same snapshots, with only the transferred ones on the device: copies, in full or by delta."""
+        """Return a sequence that transfers snapshots block by block, in full or as differences."""
         feed = SnapshotFeed(self.graph, difference=difference, device=self.device)
         settings = self.settings
         return DeviceSequence(
@@ -300,7 +298,7 @@ class DeviceSequence(StoredSequence):
             kernel=settings.backend,
             norm=settings.norm,
             self_loops=settings.self_loops,
-            spaces_bytes=0,
+            views_bytes=0,
             feed=feed,
         )
 
@@ -325,14 +323,13 @@ class DeviceSequence(StoredSequence):
         )
 
     def estimated_bytes(self, snapshots: range) -> int:
-        """Features of some snapshots, and one operator of each with its transpose."""
+        """Estimate the bytes of the features of some snapshots, and of one operator each with its transpose."""
         return operator_bytes(self.graph, snapshots, torch.finfo(self.dtype).bits // 8)
 
     def _operators(self, snapshots: range, rows: range) -> Operators:
-        """Make the operators of some rows of snapshots, stacked where they are several."""
-        snapshots_here: Any = self.graph.snapshots if self.feed is None else self._brought
-        one = stacked([snapshots_here[t] for t in snapshots])
-        return Operators(SnapshotSource(one, rows, self.settings), self.settings)
+        source: Any = self.graph.snapshots if self.feed is None else self._brought
+        snapshot = stacked([source[t] for t in snapshots])
+        return Operators(SnapshotSource(snapshot, rows, self.settings), self.settings)
 
 
 def operator_settings(

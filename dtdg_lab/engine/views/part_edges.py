@@ -1,4 +1,4 @@
-"""Edges along which one part of a partition pulls, over its own rows and those from other parts."""
+"""Edges along which one part of a partition pulls, from its own rows and from other parts' rows."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class PartEdges:
 
     Attributes:
         indptr: (n + 1,) int64: row i pulls from ``indices[indptr[i]:indptr[i + 1]]``.
-        indices: (E,) int32, columns, 0 to M - 1; a row's are in the order of the whole graph's row.
-        weights: (E,) float32, or None where edges carry no weight.
-        columns: M.
+        indices: (E,) int32, columns 0 to M - 1, in each row in the order of the whole graph.
+        weights: (E,) float32, or None if edges carry no weight.
+        columns: number of columns, M.
         degrees: (M,) float64: weighted degree of each column along this direction, in the whole graph.
         other_degrees: (M,) float64: the same along the other direction.
-        neighbours: (n,) neighbours of each row in the whole graph where some of them were drawn: each weight is then
-            multiplied by them over the drawn ones. None where edges are as in the graph.
-        weighted: whether edges of the graph carry weights; else weights are of the drawing alone.
+        neighbours: (n,) neighbours of each row in the whole graph, if edges are sampled: weights are then scaled by
+            neighbours over sampled neighbours. None without sampling.
+        weighted: whether edges of the graph carry weights; else weights come from sampling alone.
 
     Raises:
-        PlanError: the arrays do not fit.
+        PlanError: the arrays do not fit together.
     """
 
     indptr: NDArray[np.int64]
@@ -52,25 +52,27 @@ class PartEdges:
         lengths = (len(self.indptr) - 1, int(self.indptr[-1]), len(self.degrees), len(self.other_degrees))
         if lengths[0] > columns or lengths[1] != edges or lengths[2] != columns or lengths[3] != columns:
             raise PlanError(
-                f"{lengths[0]} rows of {lengths[1]} edges do not fit {edges} indices, {columns} columns and degrees of "
-                f"{lengths[2]} and {lengths[3]} columns: rows are the first columns, and every column has two degrees."
+                f"{lengths[0]} rows with {lengths[1]} edges do not fit {edges} indices, {columns} columns and degrees "
+                f"of {lengths[2]} and {lengths[3]} columns: rows are the first columns, and every column has two "
+                "degrees."
             )
         if self.weights is not None and self.weights.shape != self.indices.shape:
-            raise PlanError(f"{len(self.weights)} weights of {edges} edges: each edge needs one, or none has any.")
+            raise PlanError(f"{len(self.weights)} weights for {edges} edges. Give one weight for each edge, or none.")
         if self.neighbours is not None and len(self.neighbours) != lengths[0]:
-            raise PlanError(f"neighbours of {len(self.neighbours)} rows, where there are {lengths[0]}: give one a row.")
+            raise PlanError(f"neighbours has {len(self.neighbours)} entries for {lengths[0]} rows. Give one a row.")
         if edges and not (self.indices.min() >= 0 and self.indices.max() < columns):
             raise PlanError(
-                f"edges come from columns {self.indices.min()} to {self.indices.max()}; there are 0 to {columns - 1}."
+                f"edges come from columns {self.indices.min()} to {self.indices.max()}, but columns are 0 to "
+                f"{columns - 1}."
             )
 
     @property
     def rows(self) -> int:
-        """Rows n."""
+        """Number of rows, n."""
         return len(self.indptr) - 1
 
     def first(self, rows: int) -> PartEdges:
-        """Return the first rows, over the same columns."""
+        """Return the first ``rows`` rows, over the same columns."""
         end = int(self.indptr[rows])
         return PartEdges(
             self.indptr[: rows + 1],
@@ -85,47 +87,47 @@ class PartEdges:
 
 
 class LocalSource:
-    """Edges of one part as operators ask for them (see :class:`dtdg_lab.kernels.operators.EdgeSource`).
+    """Edges of one part as an :class:`dtdg_lab.kernels.operators.EdgeSource`.
 
-    Row i is column i. Its degree is that of the whole graph also where some of its edges are not here: means over a
-    neighbourhood that is cut off then divide by the true degree.
+    Row i is column i. Degrees are those of the whole graph, even if some edges are missing here: a mean over a
+    truncated neighbourhood divides by the true degree.
 
     Args:
-        edges: gives the edges along a direction, ``in`` or ``out``; called once for each, when first needed, and again
-            after ``release``. The two directions may have different columns.
+        edges: returns the edges along a direction, ``in`` or ``out``; called for each on first use, and again after
+            ``release``. The two directions may have different columns.
         settings: backend, type and device of the products.
     """
 
     first = 0
 
     def __init__(self, edges: Callable[[str], PartEdges], settings: OperatorSettings) -> None:
-        self._give, self._settings = edges, settings
+        self._load_edges, self._settings = edges, settings
         self._edges: dict[str, PartEdges] = {}
-        self._made: dict[str, Adjacency] = {}
+        self._adjacencies: dict[str, Adjacency] = {}
 
     def adjacency(self, direction: str) -> Adjacency:
-        """Return the edges that rows pull along, (n, M).
+        """Return the adjacency along which rows pull, (n, M).
 
         Raises:
             UnsupportedError: there is no such direction.
         """
-        if direction not in self._made:
+        if direction not in self._adjacencies:
             edges, make = self._of(direction), self._settings.adjacency
-            self._made[direction] = make(edges.indptr, edges.indices, edges.weights, columns=edges.columns)
-        return self._made[direction]
+            self._adjacencies[direction] = make(edges.indptr, edges.indices, edges.weights, columns=edges.columns)
+        return self._adjacencies[direction]
 
     def row_degrees(self, direction: str) -> Tensor:
-        """Weighted degree of each row along a direction, (n,), in the whole graph."""
+        """Return the weighted degree of each row along a direction, (n,), in the whole graph."""
         edges = self._of(direction)
         return self._moved(edges.degrees[: edges.rows])
 
     def column_degrees(self, direction: str) -> Tensor:
-        """Weighted degree along a direction of each column of ``adjacency("in")``, (M,), in the whole graph."""
+        """Return the weighted degree of each column of ``adjacency("in")`` along a direction, (M,), in the graph."""
         into = self._of("in")
         return self._moved(into.degrees if checked(direction) == "in" else into.other_degrees)
 
     def drawn_share(self, direction: str) -> Tensor | None:
-        """Return the drawn share of each row's neighbours, (n,), 1 where none is; None where all are here."""
+        """Return the sampled share of each row's neighbours, (n,), 1 for no sample; None without sampling."""
         edges = self._of(direction)
         if edges.neighbours is None:
             return None
@@ -133,7 +135,7 @@ class LocalSource:
         return self._moved(np.where(counts > 0, counts / np.maximum(edges.neighbours, 1), 1.0))
 
     def own_weights(self, direction: str) -> Tensor | None:
-        """Return the weight that each edge has in the graph, (E,), or None where edges carry none."""
+        """Return the weight of each edge in the graph, (E,); None if edges carry no weight."""
         weights, share = self.adjacency(direction).weights, self.drawn_share(direction)
         if weights is None or share is None:
             return weights
@@ -144,13 +146,13 @@ class LocalSource:
         )
 
     def release(self) -> None:
-        """Let go of everything made; what is asked for again is made again."""
+        """Free all edges and adjacencies; they are rebuilt on demand."""
         self._edges.clear()
-        self._made.clear()
+        self._adjacencies.clear()
 
     def _of(self, direction: str) -> PartEdges:
         if direction not in self._edges:
-            self._edges[direction] = self._give(checked(direction))
+            self._edges[direction] = self._load_edges(checked(direction))
         return self._edges[direction]
 
     def _moved(self, degrees: NDArray[np.float64]) -> Tensor:
@@ -160,35 +162,34 @@ class LocalSource:
 def part_edges(
     snapshots: Sequence[Snapshot], partition: Partition, part: int, direction: str = "in"
 ) -> tuple[PartEdges, HaloPlan]:
-    """Return a part's edges in S snapshots, stacked, and the exchange that brings the rows it lacks.
+    """Return a part's edges in S stacked snapshots, and the halo plan of the rows that it receives.
 
-    Node i of the n that the part owns, ascending, is row s n + i in snapshot s, and the column of the same number.
-    After these S n columns come the rows it receives, ordered by owner, then snapshot, then node, as
-    :class:`dtdg_lab.core.plans.HaloPlan` has them: x of the columns is own rows, then what arrived.
+    Row and column s n + i belong to own node i (of n, ascending) in snapshot s. After these S n columns come the
+    received rows, ordered by owner, then snapshot, then node, as in :class:`dtdg_lab.core.plans.HaloPlan`.
 
     Args:
-        snapshots: S of them, each of the same N nodes.
-        partition: of these nodes into P parts.
-        part: which of them.
+        snapshots: S snapshots of the same N nodes.
+        partition: partition of the nodes into P parts.
+        part: number of the part.
         direction: ``in``: a node pulls from its in-neighbours; ``out``: from its out-neighbours.
 
     Raises:
-        PlanError: the partition is of other nodes, there are no snapshots, or there is no such part or way.
+        PlanError: the partition has other nodes, there are no snapshots, or there is no such part or direction.
     """
     if not snapshots or not 0 <= part < partition.parts:
         raise PlanError(
-            f"edges of part {part} in {len(snapshots)} snapshots: parts are numbered 0 to {partition.parts - 1}, and "
-            "at least one snapshot is needed."
+            f"part {part} in {len(snapshots)} snapshots does not exist. Choose a part from 0 to {partition.parts - 1} "
+            "and at least one snapshot."
         )
     exchanged = [_exchanged(snapshot, partition, part, direction) for snapshot in snapshots]
     vertices = partition.vertices(part)
     sent, send_order, send_counts = _by_part([send for send, _ in exchanged], partition.parts)
     received, order, receive_counts = _by_part([receive for _, receive in exchanged], partition.parts)
     position = np.empty_like(order)
-    position[order] = np.arange(len(order))  # of each received row, taken snapshot after snapshot
+    position[order] = np.arange(len(order))  # of each received row, in snapshot order
     bounds = np.cumsum([0, *(len(receive[1]) for _, receive in exchanged)])
 
-    number = np.zeros(len(partition.owner), np.int64)  # of each node among its columns in the snapshot at hand
+    number = np.zeros(len(partition.owner), np.int64)  # column of each node in the current snapshot
     number[vertices] = np.arange(len(vertices))
     stacked_own = np.repeat(np.arange(len(snapshots)) * len(vertices), [len(send[1]) for send, _ in exchanged])
     plan = HaloPlan(part, (stacked_own + number[sent])[send_order], send_counts, receive_counts)
@@ -199,14 +200,14 @@ def part_edges(
     for s, snapshot in enumerate(snapshots):
         first = s * len(vertices)
         halo = received[bounds[s] : bounds[s + 1]]
-        columns_here = len(snapshots) * len(vertices) + position[bounds[s] : bounds[s + 1]]
+        halo_columns = len(snapshots) * len(vertices) + position[bounds[s] : bounds[s + 1]]
         lengths, sources, weights = _pulls(snapshot, vertices, direction)
         number[vertices] = np.arange(first, first + len(vertices))
-        number[halo] = columns_here
+        number[halo] = halo_columns
         pieces.append((lengths, number[sources].astype(np.int32), weights))
         for row, degree in zip(degrees, _degrees(snapshot, direction), strict=True):
             row[first : first + len(vertices)] = degree[vertices]
-            row[columns_here] = degree[halo]
+            row[halo_columns] = degree[halo]
     return _joined(pieces, columns, degrees), plan
 
 
@@ -214,17 +215,18 @@ Ends = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def _exchanged(snapshot: Snapshot, partition: Partition, part: int, direction: str) -> tuple[Ends, Ends]:
-    """Return what a part sends and receives in one snapshot: the other part and the node, ordered by both."""
+    """Return the rows that a part sends and receives in one snapshot, as (other part, node), sorted."""
     to, source = pulls_of(snapshot, partition, direction)
     owners = partition.owner[source]
     cut = np.flatnonzero((to != owners) & ((to == part) | (owners == part)))
     to_part, rows = distinct_rows(to[cut], source[cut], partition)
-    mine = to_part == part
-    return (to_part[~mine], rows[~mine]), (partition.owner[rows[mine]].astype(np.int64), rows[mine])
+    is_received = to_part == part
+    received = rows[is_received]
+    return (to_part[~is_received], rows[~is_received]), (partition.owner[received].astype(np.int64), received)
 
 
 def _by_part(ends: list[Ends], parts: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Nodes of all snapshots one after another, the order that puts them by part, and how many each part has."""
+    """Concatenate the nodes of all snapshots; return them, their order by part, and the count of each part."""
     owners = np.concatenate([part_ids for part_ids, _ in ends])
     vertices = np.concatenate([vertex for _, vertex in ends])
     return vertices, np.argsort(owners, kind="stable"), np.bincount(owners, minlength=parts)
@@ -233,7 +235,7 @@ def _by_part(ends: list[Ends], parts: int) -> tuple[NDArray[np.int64], NDArray[n
 def _pulls(
     snapshot: Snapshot, own_vertices: NDArray[np.int64], direction: str
 ) -> tuple[NDArray[np.int64], NDArray[Any], Any]:
-    """Count the edges that each node pulls along, (n,); return the sources, ascending, (E,), and weights too."""
+    """Return the number of edges that each node pulls along, (n,), their sources, ascending, (E,), and weights."""
     indptr, vertices = snapshot.indptr, snapshot.num_nodes
     if direction == "in":
         lengths = np.diff(indptr)[own_vertices]
@@ -254,13 +256,13 @@ def _pulls(
 
 
 def _degrees(snapshot: Snapshot, direction: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Weighted degrees of all nodes along the direction and along the other one, (N,) each."""
+    """Return the weighted degrees of all nodes along the direction and along the other one, (N,) each."""
     into, out = snapshot.in_degrees(), snapshot.out_degrees()
     return (into, out) if direction == "in" else (out, into)
 
 
 def _joined(pieces: list[tuple[NDArray[np.int64], NDArray[np.int32], Any]], columns: int, degrees: Any) -> PartEdges:
-    """Snapshots' rows one below the other."""
+    """Concatenate the rows of snapshots."""
     indptr = give_up(np.cumsum(np.concatenate([[0], *(lengths for lengths, _, _ in pieces)])))
     indices = give_up(np.concatenate([indices for _, indices, _ in pieces]))
     weights = [part for _, _, part in pieces if part is not None]

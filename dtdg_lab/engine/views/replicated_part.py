@@ -1,4 +1,4 @@
-"""One part's nodes with the neighbours that its layers reach, so that it trains without other ranks."""
+"""One part's nodes with copies of all neighbours that its layers reach, so that it trains without other ranks."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.storage import META, Draft, cache_folder, holds_graph, read
 from dtdg_lab.partition.neighbourhoods import hop_distance, transposed, union_of
 
-STATIC_MEMORIES = ("per_vertex", "neighbourhood")  # state that runs through time carries every snapshot's pulls
+STATIC_MEMORIES = ("per_vertex", "neighbourhood")  # memories whose state carries the pulls of earlier snapshots
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far a part reaches for neighbours.
+    """Neighbourhood that a part holds.
 
     Attributes:
-        snapshots: those that are trained.
-        hops: D, the layers times the hops of each.
-        directions: along which edges nodes pull: ``in``, ``out`` or both.
-        static: whether the same nodes are held in all snapshots: those within D hops by edges of any of them. Else
-            each snapshot has its own.
-        truncated: whether the nodes at D hops keep those of their edges that stay inside, for state that comes from
-            beyond D hops in the course of time and is cut off there. Else they need none, since nothing that they pull
-            reaches an own node. Only with ``static``.
+        snapshots: the trained snapshots.
+        hops: layers times the hops of each, D.
+        directions: edge directions along which nodes pull: ``in``, ``out`` or both.
+        static: whether all snapshots hold the same nodes: those within D hops by edges of any snapshot. Else each
+            snapshot has its own nodes.
+        truncated: whether the nodes at D hops keep their edges to nodes inside. State then reaches own nodes over
+            several snapshots, and is cut off beyond D hops. Without it these edges are left out, since they do not
+            reach an own node. Only with ``static``.
 
     Raises:
-        PlanError: no snapshot, no hop, other ways, or truncated and not static.
+        PlanError: no snapshot, no hop, unknown directions, or truncated and not static.
     """
 
     snapshots: range
@@ -58,7 +58,7 @@ class Reach:
     def __post_init__(self) -> None:
         if not self.snapshots or self.hops < 1:
             raise PlanError(
-                f"a cache of {len(self.snapshots)} snapshots and {self.hops} hops: both must be at least 1."
+                f"a cache of {len(self.snapshots)} snapshots and {self.hops} hops is empty: both must be at least 1."
             )
         if not self.directions or not {*self.directions} <= {*DIRECTIONS}:
             raise PlanError(f"directions={self.directions}: a node pulls along its edges 'in', 'out' or both ways.")
@@ -67,13 +67,13 @@ class Reach:
 
 
 def reach_of(memory: str, hops: int, snapshots: range, *, directions: Iterable[str] = ("in",)) -> Reach:
-    """Return the nodes that a model needs.
+    """Return the reach that a model needs.
 
     Args:
-        memory: the model's.
-        hops: D, the layers times the hops of each.
-        snapshots: those that are trained.
-        directions: along which edges the model pulls.
+        memory: memory of the model.
+        hops: layers times the hops of each, D.
+        snapshots: the trained snapshots.
+        directions: edge directions along which the model pulls.
 
     Raises:
         PlanError: see :class:`Reach`.
@@ -83,11 +83,11 @@ def reach_of(memory: str, hops: int, snapshots: range, *, directions: Iterable[s
 
 @dataclass(frozen=True, slots=True)
 class LocalEdges:
-    """Rows of edges between a part's nodes, numbered as the part orders them.
+    """Edges between a part's nodes, with the part's local node indices.
 
     Attributes:
-        indptr: (k + 1,) offsets of the first k nodes' rows.
-        indices: (E,) int32, places of the nodes they pull from.
+        indptr: (k + 1,) row offsets of the first k nodes.
+        indices: (E,) int32, local indices of the source nodes.
         weights: (E,) float32, or None.
     """
 
@@ -96,7 +96,7 @@ class LocalEdges:
     weights: NDArray[np.float32] | None
 
     def first(self, rows: int) -> LocalEdges:
-        """Return the first rows, as views."""
+        """Return the first ``rows`` rows, without copying."""
         end = int(self.indptr[rows])
         return LocalEdges(
             self.indptr[: rows + 1], self.indices[:end], None if self.weights is None else self.weights[:end]
@@ -104,14 +104,14 @@ class LocalEdges:
 
 
 class CachedPart:
-    """A part's nodes, nearest first, with features, edges and degrees, in arrays that are only read.
+    """A part's nodes, nearest first, with features, edges and degrees, as read-only arrays.
 
-    Nodes are ordered by how many pulls away they are: the n own ones, ascending, then those at distance 1, 2 .. D,
-    each ascending. So what a layer needs is a beginning of every array.
+    Nodes are ordered by distance in hops: the n own nodes, then those at distance 1, 2 .. D, each ascending. So a
+    layer needs a prefix of every array.
 
     Args:
-        arrays: as :func:`pieces` makes them, joined.
-        reach: what they hold.
+        arrays: concatenated arrays of :func:`pieces`.
+        reach: reach of the part.
 
     Raises:
         DataError: arrays are missing or do not fit together.
@@ -128,38 +128,38 @@ class CachedPart:
         if missing:
             raise DataError(f"a cached part lacks {', '.join(missing)}. Delete its folder; it is made again.")
         bounds = arrays["bounds"]
-        self._at = np.concatenate([[0], np.cumsum(bounds[:, -1])])  # where each snapshot's nodes begin
-        bounds_here = np.broadcast_to(bounds, (len(reach.snapshots), bounds.shape[1])) if reach.static else bounds
-        rows = _edge_rows(bounds_here, reach)
-        self._rows_at = np.concatenate([[0], np.cumsum(rows + 1)])
-        self._degrees_at = np.concatenate([[0], np.cumsum(bounds_here[:, -1])])
-        self._edges_at = {
+        self._offsets = np.concatenate([[0], np.cumsum(bounds[:, -1])])  # of each snapshot's nodes
+        snapshot_bounds = np.broadcast_to(bounds, (len(reach.snapshots), bounds.shape[1])) if reach.static else bounds
+        rows = _edge_rows(snapshot_bounds, reach)
+        self._row_offsets = np.concatenate([[0], np.cumsum(rows + 1)])
+        self._degree_offsets = np.concatenate([[0], np.cumsum(snapshot_bounds[:, -1])])
+        self._edge_offsets = {
             direction: np.concatenate([[0], np.cumsum(arrays[f"edges_{direction}"])]) for direction in reach.directions
         }
         self._check()
 
     def _check(self) -> None:
-        """Compare the lengths of all arrays with what the counts say."""
+        """Check the lengths of all arrays against the counts."""
         reach, arrays = self.reach, self._arrays
         times = 1 if reach.static else len(reach.snapshots)
-        lengths = {"bounds": times, "vertices": self._at[-1]}
+        lengths = {"bounds": times, "vertices": self._offsets[-1]}
         for direction in reach.directions:
-            lengths |= {f"edges_{direction}": len(reach.snapshots), f"indptr_{direction}": self._rows_at[-1]}
-            lengths |= {f"{name}_{direction}": self._edges_at[direction][-1] for name in ("indices", "weights")}
-        lengths |= {f"degrees_{direction}": self._degrees_at[-1] for direction in DIRECTIONS}
-        lengths["features"] = self._degrees_at[-1]
+            lengths |= {f"edges_{direction}": len(reach.snapshots), f"indptr_{direction}": self._row_offsets[-1]}
+            lengths |= {f"{name}_{direction}": self._edge_offsets[direction][-1] for name in ("indices", "weights")}
+        lengths |= {f"degrees_{direction}": self._degree_offsets[-1] for direction in DIRECTIONS}
+        lengths["features"] = self._degree_offsets[-1]
         if self._constant:
-            lengths["constant_features"] = self._at[-1] if reach.static else len(arrays["known"])
+            lengths["constant_features"] = self._offsets[-1] if reach.static else len(arrays["known"])
         for name, length in lengths.items():
             if name in arrays and len(arrays[name]) != length:
                 raise DataError(
-                    f"a cached part has {len(arrays[name])} entries of {name} where {length} are due. "
+                    f"a cached part has {len(arrays[name])} entries of {name} instead of {length}. "
                     "Delete its folder; it is made again."
                 )
 
     @property
     def own(self) -> int:
-        """n, the part's own nodes."""
+        """Number of the part's own nodes, n."""
         return int(self._arrays["bounds"][0, 0])
 
     @property
@@ -169,7 +169,7 @@ class CachedPart:
 
     @property
     def num_features(self) -> int:
-        """F."""
+        """Number of features, F."""
         return int(self._arrays["constant_features" if self._constant else "features"].shape[1])
 
     @property
@@ -178,56 +178,58 @@ class CachedPart:
         return sum(array.nbytes for array in self._arrays.values())
 
     def prefix(self, t: int, hops: int) -> int:
-        """Return how many nodes are within some hops in snapshot t, 0 to D; they come first."""
+        """Return the number of nodes within ``hops`` (0 to D) in snapshot t; they come first."""
         return int(self._arrays["bounds"][0 if self.reach.static else self._place(t), hops])
 
     def edge_rows(self, t: int, hops: int) -> int:
-        """Return how many of the nodes within some hops (1 to D) need their edges."""
+        """Return the number of nodes within ``hops`` (1 to D) whose edges are needed."""
         includes_last = self.reach.truncated and hops == self.reach.hops
         return self.prefix(t, hops if includes_last else hops - 1)
 
     def vertices(self, t: int) -> NDArray[np.int32]:
         """Return the numbers in the graph of the M nodes held in snapshot t, (M,)."""
         index = 0 if self.reach.static else self._place(t)
-        return np.asarray(self._arrays["vertices"][self._at[index] : self._at[index + 1]])
+        return np.asarray(self._arrays["vertices"][self._offsets[index] : self._offsets[index + 1]])
 
     def edges(self, t: int, direction: str) -> LocalEdges:
-        """Return the edges held of snapshot t: those of all but the farthest nodes, or of all where truncated.
+        """Return the edges of snapshot t: those of all but the farthest nodes, or of all nodes if truncated.
 
         Raises:
-            PlanError: no edges are held along this direction.
+            PlanError: the part holds no edges along this direction.
         """
         if direction not in self.reach.directions:
             raise PlanError(
-                f"edges along {direction!r} of a cache that holds those along {', '.join(self.reach.directions)}."
+                f"the part has no edges along {direction!r}, only along {', '.join(self.reach.directions)}."
             )
         index, arrays = self._place(t), self._arrays
-        start, stop = self._edges_at[direction][index : index + 2]
+        start, stop = self._edge_offsets[direction][index : index + 2]
         weights = arrays.get(f"weights_{direction}")
         return LocalEdges(
-            arrays[f"indptr_{direction}"][self._rows_at[index] : self._rows_at[index + 1]],
+            arrays[f"indptr_{direction}"][self._row_offsets[index] : self._row_offsets[index + 1]],
             arrays[f"indices_{direction}"][start:stop],
             None if weights is None else weights[start:stop],
         )
 
     def num_edges(self, t: int, hops: int) -> int:
-        """Return how many edges the nodes within some hops (1 to D) need, all directions together."""
+        """Return the number of edges that nodes within ``hops`` (1 to D) need, all directions together."""
         rows = self.edge_rows(t, hops)
         return sum(int(self.edges(t, direction).indptr[rows]) for direction in self.reach.directions)
 
     def degrees(self, t: int, direction: str) -> NDArray[Any]:
-        """Return the weighted degree of each node in the whole snapshot, or its edges without weights, (M,)."""
+        """Return the weighted degree of each node in the whole snapshot, (M,); without weights its edge count."""
         index = self._place(t)
-        return np.asarray(self._arrays[f"degrees_{direction}"][self._degrees_at[index] : self._degrees_at[index + 1]])
+        return np.asarray(
+            self._arrays[f"degrees_{direction}"][self._degree_offsets[index] : self._degree_offsets[index + 1]]
+        )
 
     def features(self, t: int) -> NDArray[np.float32]:
-        """Features of the nodes held in snapshot t, (M, F)."""
+        """Return the features of the nodes held in snapshot t, (M, F)."""
         if self._constant:
-            once: NDArray[np.float32] = self._arrays["constant_features"]
-            return once if self.reach.static else once[np.searchsorted(self._arrays["known"], self.vertices(t))]
+            constant: NDArray[np.float32] = self._arrays["constant_features"]
+            return constant if self.reach.static else constant[np.searchsorted(self._arrays["known"], self.vertices(t))]
         index = self._place(t)
         features: NDArray[np.float32] = self._arrays["features"]
-        return features[self._degrees_at[index] : self._degrees_at[index + 1]]
+        return features[self._degree_offsets[index] : self._degree_offsets[index + 1]]
 
     @property
     def same_features(self) -> bool:
@@ -235,35 +237,35 @@ class CachedPart:
         return self._constant and self.reach.static
 
     def joined(self, name: str, snapshots: range) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """One of the arrays of all cached snapshots, as it lies, and where the entries of some of them begin.
+        """Return an array of all cached snapshots, and the offsets of some snapshots in it.
 
         Args:
-            name: ``vertices``, ``features``, or of a direction ``indptr_in``, ``indices_in``, ``weights_in`` or
+            name: ``vertices`` or ``features``; for a direction ``indptr_in``, ``indices_in``, ``weights_in`` or
                 ``degrees_in``.
-            snapshots: S consecutive ones.
+            snapshots: S consecutive snapshots.
 
         Returns:
-            the array, whose entries may be those of all snapshots alike, and (S,) where each begins. Offsets restart
+            the array, and (S,) the offset of each snapshot; snapshots may share entries. Values of ``indptr`` restart
             in every snapshot.
 
         Raises:
             PlanError: a snapshot is not cached, or there is no such array.
         """
         if name not in self._arrays:
-            raise PlanError(f"{name} of a cached part that holds {', '.join(sorted(self._arrays))}.")
+            raise PlanError(f"a cached part has no array {name!r}, only {', '.join(sorted(self._arrays))}.")
         first = self._place(snapshots[0])
         self._place(snapshots[-1])
         kind, _, direction = name.partition("_")
-        starts = {"vertices": self._at, "indptr": self._rows_at}.get(kind, self._degrees_at)
+        starts = {"vertices": self._offsets, "indptr": self._row_offsets}.get(kind, self._degree_offsets)
         if kind in ("indices", "weights"):
-            starts = self._edges_at[direction]
+            starts = self._edge_offsets[direction]
         if kind == "vertices" and self.reach.static:
             return self._arrays[name], np.zeros(len(snapshots), np.int64)
         return self._arrays[name], starts[first : first + len(snapshots)]
 
     @property
     def constant_features(self) -> tuple[NDArray[np.float32], NDArray[np.int32]] | None:
-        """Features that never change, (K, F), and the K nodes that have them, where there are such."""
+        """Static features, (K, F), and their nodes, (K,); None if features change over time."""
         if not self._constant:
             return None
         vertices = self._arrays["vertices" if self.reach.static else "known"]
@@ -276,17 +278,17 @@ class CachedPart:
 
 
 def pieces(graph: DynamicGraph, own: NDArray[np.integer], reach: Reach) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield the arrays of a :class:`CachedPart`, piece by piece: pieces of one name are to be joined in order.
+    """Yield the arrays of a :class:`CachedPart` piece by piece; pieces of one name are concatenated in order.
 
     Args:
         graph: N nodes.
         own: (n,) the part's nodes, ascending.
-        reach: what is to be held.
+        reach: reach of the part.
     """
     snapshots = [graph.snapshots[t] for t in reach.snapshots]
     distance = hop_distance([union_of(snapshots)], own, reach.hops, reach.directions) if reach.static else None
     row_of = np.full(graph.num_nodes, -1, np.int32)
-    met = np.zeros(graph.num_nodes, bool)
+    reached = np.zeros(graph.num_nodes, bool)
     vertices, bounds = np.empty(0, np.int32), np.empty(0, np.int64)
     for number, (t, snapshot) in enumerate(zip(reach.snapshots, snapshots, strict=True)):
         if distance is None or number == 0:
@@ -307,28 +309,28 @@ def pieces(graph: DynamicGraph, own: NDArray[np.integer], reach: Reach) -> Itera
         for direction in DIRECTIONS:
             degrees = snapshot.in_degrees() if direction == "in" else snapshot.out_degrees()
             yield f"degrees_{direction}", degrees[vertices].astype(degree_type(graph))
-        met[vertices] = True
+        reached[vertices] = True
         if not graph.static_features:
             yield "features", graph.features[t][vertices]
     if graph.static_features:
-        known_vertices = vertices if reach.static else np.flatnonzero(met).astype(np.int32)
+        known_vertices = vertices if reach.static else np.flatnonzero(reached).astype(np.int32)
         yield "constant_features", graph.features[0][known_vertices]
         if not reach.static:
             yield "known", known_vertices
 
 
 def offset_type(snapshots: Sequence[Snapshot]) -> np.dtype[Any]:
-    """Return the type of row starts: the smallest that counts every snapshot's edges."""
+    """Return the smallest integer type for row offsets of every snapshot."""
     return np.dtype(np.int32 if max(snapshot.num_edges for snapshot in snapshots) < 2**31 else np.int64)
 
 
 def degree_type(graph: DynamicGraph) -> np.dtype[Any]:
-    """Return the type of degrees, which are exact in it where edges carry no weight."""
+    """Return the type of degrees: int32 for unweighted edges, else float64."""
     return np.dtype(np.float64 if graph.weighted else np.int32)
 
 
 def ordered(distance: NDArray[np.int8], hops: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Nodes within some hops, nearest first, and how many there are within 0, 1 .. hops: (M,) and (hops + 1,)."""
+    """Return the nodes within ``hops``, nearest first, (M,), and their number within 0, 1 .. hops, (hops + 1,)."""
     within = np.flatnonzero(distance <= hops)
     near = distance[within]
     vertices = within[np.argsort(near, kind="stable")].astype(np.int32)
@@ -336,12 +338,12 @@ def ordered(distance: NDArray[np.int8], hops: int) -> tuple[NDArray[np.int32], N
 
 
 def local_edges(snapshot: Snapshot, rows: NDArray[np.int32], row_of: NDArray[np.int32]) -> LocalEdges:
-    """Return some nodes' rows of a snapshot, with the places of their in-neighbours; those without a place are dropped.
+    """Return the in-edges of some nodes, with local indices; in-neighbours without a local index are dropped.
 
     Args:
         snapshot: N nodes.
         rows: (k,) the nodes.
-        row_of: (N,) the place of each node, -1 where it has none.
+        row_of: (N,) local index of each node, -1 for none.
     """
     start = snapshot.indptr[rows]
     length = snapshot.indptr[rows.astype(np.int64) + 1] - start
@@ -357,34 +359,34 @@ def local_edges(snapshot: Snapshot, rows: NDArray[np.int32], row_of: NDArray[np.
 
 
 def _edge_rows(bounds: NDArray[np.int64], reach: Reach) -> Any:
-    """Return how many nodes' edges are held, from (.., D + 1) counts by distance."""
+    """Return the number of nodes whose edges are held, from (.., D + 1) counts by distance."""
     return bounds[..., -1 if reach.truncated else -2]
 
 
-PARTS_VERSION = 1  # of the file contents: a change rebuilds all parts
-KEPT_BYTES, UNUSED_S = 16 << 30, 3600.0  # files above are removed, the longest unused first, after an hour
+PARTS_VERSION = 1  # version of the file contents: a change rebuilds all parts
+KEPT_BYTES, UNUSED_S = 16 << 30, 3600.0  # above this size, parts unused for an hour are removed, oldest first
 
 
 def cached_part(graph: DynamicGraph, vertices: NDArray[np.integer], reach: Reach) -> CachedPart:
-    """Return the cached part of some nodes, mapped from disk; the first process that asks makes it.
+    """Return the cached part of some nodes, memory-mapped from disk; the first process writes it.
 
-    Two partitions that give a part the same nodes share it. A damaged one is rebuilt.
+    Partitions that have a part with the same nodes share it. A damaged part is rebuilt.
 
     Args:
         graph: N nodes.
         vertices: (n,) the part's nodes, ascending.
-        reach: what is to be held.
+        reach: reach of the part.
 
     Raises:
         DataError: the cache cannot be written.
-        PlanError: the snapshots or hops are none.
+        PlanError: there are no snapshots or hops.
     """
     folder = part_folder(graph, vertices, reach)
     if holds_graph(folder):
-        with contextlib.suppress(DataError):  # cut short, or just replaced by another process: looked at again alone
-            return _opened(folder, reach)
+        with contextlib.suppress(DataError):  # damaged, or being replaced by another process: retry under the lock
+            return _open(folder, reach)
     with one_at_a_time(folder):
-        return _made(folder, graph, vertices, reach)
+        return _open_or_build(folder, graph, vertices, reach)
 
 
 def part_folder(graph: DynamicGraph, vertices: NDArray[np.integer], reach: Reach) -> Path:
@@ -393,45 +395,45 @@ def part_folder(graph: DynamicGraph, vertices: NDArray[np.integer], reach: Reach
     return cache_folder() / "parts" / hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
-def _made(folder: Path, graph: DynamicGraph, vertices: NDArray[np.integer], reach: Reach) -> CachedPart:
-    """Return the part in the folder, written there unless a sound one has come meanwhile."""
+def _open_or_build(folder: Path, graph: DynamicGraph, vertices: NDArray[np.integer], reach: Reach) -> CachedPart:
+    """Open the part in the folder, or write it there unless another process has just done so."""
     if holds_graph(folder):
         try:
-            return _opened(folder, reach)
+            return _open(folder, reach)
         except DataError as error:
             if is_refusal(error):
                 raise
-            shutil.rmtree(folder, ignore_errors=True)  # processes that have mapped it keep it
+            shutil.rmtree(folder, ignore_errors=True)  # processes that have mapped it keep their pages
     with Draft(folder) as draft:
         for name, piece in pieces(graph, vertices, reach):
             draft.file(name, piece.dtype, piece.shape[1:]).extend(piece)
         draft.close_files()
         draft.finish(_meta(graph, vertices, reach))
     forget_unused(folder.parent)
-    return _opened(folder, reach)
+    return _open(folder, reach)
 
 
-def _opened(folder: Path, reach: Reach) -> CachedPart:
-    """Open the part in a folder, which counts as used now."""
+def _open(folder: Path, reach: Reach) -> CachedPart:
+    """Open the part in a folder, and mark it as used."""
     part = CachedPart(read(folder, mmap=True)[0], reach)
-    with contextlib.suppress(OSError):  # somebody else's cache may be read and not touched
+    with contextlib.suppress(OSError):  # another user's cache may be read-only
         os.utime(folder / META)
     return part
 
 
 def forget_unused(folder: Path, *, kept_bytes: int = KEPT_BYTES, unused_s: float = UNUSED_S) -> None:
-    """Remove parts until the rest takes no more than is kept, the longest unused first.
+    """Remove the least recently used parts until the rest fits ``kept_bytes``.
 
-    Every new partition leaves parts behind. What a process has mapped stays its own until it ends.
+    Every new partition leaves parts behind. A process keeps the parts that it has mapped.
 
     Args:
-        folder: where the parts are.
-        kept_bytes: what all may take.
-        unused_s: seconds for which a part is kept whatever it takes.
+        folder: folder of the parts.
+        kept_bytes: most bytes of all parts.
+        unused_s: seconds after its last use for which a part is never removed.
     """
     parts = []
     for meta in folder.glob(f"*/{META}"):
-        with contextlib.suppress(FileNotFoundError):  # somebody else removes it
+        with contextlib.suppress(FileNotFoundError):  # removed by another process
             size = sum(file.stat().st_size for file in meta.parent.iterdir())
             parts.append((meta.stat().st_mtime, size, meta.parent))
     total_bytes = sum(size for _, size, _ in parts)
@@ -443,7 +445,7 @@ def forget_unused(folder: Path, *, kept_bytes: int = KEPT_BYTES, unused_s: float
 
 
 def _meta(graph: DynamicGraph, own: NDArray[np.integer], reach: Reach) -> dict[str, Any]:
-    """Everything that the files depend on."""
+    """Return everything that the files depend on."""
     settings = dataclasses.asdict(reach) | {"snapshots": [reach.snapshots.start, reach.snapshots.stop]}
     vertices = hashlib.sha256(np.ascontiguousarray(own, np.int64).tobytes()).hexdigest()
     return {"holds": "cached part", "version": PARTS_VERSION, "data_hash": graph.data_hash, "own": vertices, **settings}
@@ -451,12 +453,12 @@ def _meta(graph: DynamicGraph, own: NDArray[np.integer], reach: Reach) -> dict[s
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CacheSize:
-    """What each of P parts holds; (P,) each.
+    """Size of each of P parts; (P,) each.
 
     Attributes:
         rows: nodes held, own and replicated, summed over snapshots.
-        edges: edges held, summed over snapshots and ways.
-        bytes: of all arrays, as :attr:`dtdg_lab.engine.views.replicated_part.CachedPart.nbytes` finds them.
+        edges: edges held, summed over snapshots and directions.
+        bytes: bytes of all arrays, as :attr:`dtdg_lab.engine.views.replicated_part.CachedPart.nbytes`.
     """
 
     rows: NDArray[np.int64]
@@ -464,14 +466,14 @@ class CacheSize:
     bytes: NDArray[np.int64]
 
     def refuse_above(self, cache_gib: float, owned: int) -> None:
-        """Refuse parts that take more together than is allowed.
+        """Refuse parts that exceed the memory limit.
 
         Args:
-            cache_gib: most that they may take, in GiB.
+            cache_gib: most GiB of all parts together.
             owned: rows that are not copies: nodes times snapshots.
 
         Raises:
-            UnsupportedError: they take more; with the numbers.
+            UnsupportedError: the parts exceed the limit.
         """
         total, allowed = int(self.bytes.sum()), cache_gib * 2**30
         if total > allowed:
@@ -485,12 +487,12 @@ class CacheSize:
 
 
 def cache_size(graph: DynamicGraph, partition: Partition, reach: Reach) -> CacheSize:
-    """Rows, edges and bytes that the parts of a partition hold; exact.
+    """Count the rows, edges and bytes of the parts of a partition, exactly.
 
     Args:
         graph: N nodes.
-        partition: of these nodes into P parts.
-        reach: what is held.
+        partition: partition of the nodes into P parts.
+        reach: reach of the parts.
     """
     snapshots = [graph.snapshots[t] for t in reach.snapshots]
     count = _static if reach.static else _by_snapshot
@@ -508,11 +510,11 @@ def cache_size(graph: DynamicGraph, partition: Partition, reach: Reach) -> Cache
     return CacheSize(rows, edges, total)
 
 
-Counts = tuple[int, int, int, int]  # rows, row starts along one way, edges, distinct nodes
+Counts = tuple[int, int, int, int]  # rows, row offsets along one direction, edges, distinct nodes
 
 
 def _static(snapshots: Sequence[Snapshot], parts: Sequence[NDArray[np.int64]], reach: Reach) -> list[Counts]:
-    """Return the counts of each part that holds the same nodes in all snapshots."""
+    """Count each part with the same nodes in all snapshots."""
     union, none = union_of(snapshots), np.zeros(snapshots[0].num_nodes, np.int64)
     pulls = sum((_pulls(snapshot, reach) for snapshot in snapshots), none)
     counts = []
@@ -533,20 +535,20 @@ def _static(snapshots: Sequence[Snapshot], parts: Sequence[NDArray[np.int64]], r
 
 
 def _by_snapshot(snapshots: Sequence[Snapshot], parts: Sequence[NDArray[np.int64]], reach: Reach) -> list[Counts]:
-    """Return the counts of each part that holds other nodes in every snapshot."""
+    """Count each part with different nodes in each snapshot."""
     counts = np.zeros((len(parts), 3), np.int64)
-    met = np.zeros((len(parts), snapshots[0].num_nodes), bool)
+    reached = np.zeros((len(parts), snapshots[0].num_nodes), bool)
     for snapshot in snapshots:
         pulls = _pulls(snapshot, reach)
         for part, vertices in enumerate(parts):
             distance = hop_distance([snapshot], vertices, reach.hops, reach.directions)
             within, inner = distance <= reach.hops, distance < reach.hops
             counts[part] += within.sum(), inner.sum() + 1, pulls[inner].sum()
-            met[part] |= within
-    return [(*row.tolist(), int(is_met.sum())) for row, is_met in zip(counts, met, strict=True)]
+            reached[part] |= within
+    return [(*row.tolist(), int(is_reached.sum())) for row, is_reached in zip(counts, reached, strict=True)]
 
 
 def _pulls(snapshot: Snapshot, reach: Reach) -> NDArray[np.int64]:
-    """Return how many edges each node pulls along, all directions together, (N,)."""
+    """Return the number of edges that each node pulls along, all directions together, (N,)."""
     degrees = {"in": np.diff(snapshot.indptr), "out": np.bincount(snapshot.indices, minlength=snapshot.num_nodes)}
     return sum((degrees[direction] for direction in reach.directions), np.zeros(snapshot.num_nodes, np.int64))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.plans import Partition
-from dtdg_lab.engine.views.device_sequence import PULLS_BYTES, SPACES_BYTES, StoredSequence, ViewStore, stack_ranges
+from dtdg_lab.engine.views.device_sequence import PULLS_BYTES, VIEWS_BYTES, StoredSequence, ViewStore, stack_ranges
 from dtdg_lab.engine.views.part_edges import LocalSource, PartEdges
 from dtdg_lab.engine.views.replicated_part import CachedPart, cache_size, cached_part, reach_of
 from dtdg_lab.engine.views.snapshot_view import NeighbourRows, SnapshotView
@@ -21,10 +21,10 @@ from dtdg_lab.models.base import DynamicModel
 
 
 class OwnBest(NeighbourRows):
-    """All rows that a pull needs are here; the best nodes are looked for among the own ones.
+    """Neighbour rows that are all here; the best nodes are chosen among the own nodes only.
 
     Args:
-        own: n, the first rows.
+        num_own: number of own nodes, n, which are the first rows.
 
     Differs from the papers: they take the best of all nodes; SYSTEMS.md's table names this approximation.
     """
@@ -33,26 +33,25 @@ class OwnBest(NeighbourRows):
         self._own = num_own
 
     def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Return the own ones, by node."""
+        """Return the own rows, by node."""
         return x[: self._own], scores[: self._own]
 
 
 class CachedSequence(StoredSequence):
-    """Snapshots of a cached part as spaces (see :class:`StoredSequence`).
+    """Snapshots of a cached part as views (see :class:`StoredSequence`).
 
-    Layer l of L, of h hops each, sees the nodes within (L - l) h hops, which are the first rows of its input, and
-    pulls for those within one hop less. Nothing is exchanged. Spaces and first-layer pulls are kept as
-    :class:`dtdg_lab.engine.views.device_sequence.DeviceSequence` keeps them.
+    Layer l of L, with h hops each, sees the nodes within (L - l) h hops, which are the first rows of its input, and
+    pulls for the nodes within one hop less. Ranks exchange nothing.
 
     Args:
-        part: what the part holds.
-        layer_hops: h, of each layer.
-        settings: of its operators; they say where tensors live, and their type.
-        pulls_bytes: most bytes of first-layer pulls kept.
-        spaces_bytes: most bytes of spaces kept.
+        part: the cached part.
+        layer_hops: hops of each layer, h.
+        settings: settings of the operators, with device and type of tensors.
+        pulls_bytes: most bytes of cached first-layer pulls.
+        views_bytes: most bytes of cached views.
 
     Raises:
-        PlanError: the part does not hold whole layers.
+        PlanError: the part's hops are no multiple of ``layer_hops``.
     """
 
     where = "layout cached_vertex, where each part computes its own rows"
@@ -64,11 +63,12 @@ class CachedSequence(StoredSequence):
         settings: OperatorSettings,
         *,
         pulls_bytes: int = PULLS_BYTES,
-        spaces_bytes: int = SPACES_BYTES,
+        views_bytes: int = VIEWS_BYTES,
     ) -> None:
         if layer_hops < 1 or part.reach.hops % layer_hops:
             raise PlanError(
-                f"a cache of {part.reach.hops} hops for layers of {layer_hops}: it must hold a whole number of layers."
+                f"a cache of {part.reach.hops} hops does not fit layers of {layer_hops} hops: it must hold a "
+                "whole number of layers."
             )
         keep_freed_memory()
         self.part, self.settings, self.own = part, settings, part.own
@@ -80,7 +80,7 @@ class CachedSequence(StoredSequence):
             ViewStore(
                 partial(self._make, hops=hops),
                 partial(self._estimated_bytes, hops=hops),
-                spaces_bytes=spaces_bytes // self._layers,
+                views_bytes=views_bytes // self._layers,
                 pulls_bytes=pulls_bytes,
             )
             for hops in range(part.reach.hops, 0, -layer_hops)
@@ -89,18 +89,18 @@ class CachedSequence(StoredSequence):
         self._pulled: dict[range, dict[tuple[str, ...], Tensor]] = {}
 
     def stacks(self, snapshots: range, layer: int) -> list[SnapshotView]:
-        """Consecutive snapshots for one layer, several as one space where the part's nodes stay the same.
+        """Return views of consecutive snapshots for one layer, stacked if the part's nodes stay the same.
 
         Raises:
             PlanError: the part holds no such layer.
         """
         if not 0 <= layer < self._layers:
-            raise PlanError(f"layer {layer} of a cache for {self._layers} layers.")
+            raise PlanError(f"layer {layer} is not in a cache for {self._layers} layers.")
         ranges = [range(t, t + 1) for t in snapshots]
         if self.part.reach.static and ranges:
             rows = self.part.prefix(snapshots[0], self.part.reach.hops)
             ranges = stack_ranges(snapshots, rows=rows, features=self.part.num_features, device=self.device)
-        return [self._stores[layer].get(some) for some in ranges]
+        return [self._stores[layer].get(stack) for stack in ranges]
 
     def _make(self, snapshots: range, hops: int) -> SnapshotView:
         source = LocalSource(lambda direction: stacked_edges(self.part, snapshots, hops, direction), self.settings)
@@ -116,11 +116,11 @@ class CachedSequence(StoredSequence):
                 may_keep=self._store.take_pull,
             )
         rows = sum(self.part.prefix(t, hops) for t in snapshots)
-        unfed = torch.empty(rows, 0, dtype=self.dtype, device=self.device)  # only the first layer is fed features
-        return SnapshotView(operators, snapshots, unfed, neighbours, num_nodes=self.own)
+        no_features = torch.empty(rows, 0, dtype=self.dtype, device=self.device)  # only the first layer reads features
+        return SnapshotView(operators, snapshots, no_features, neighbours, num_nodes=self.own)
 
     def _features(self, snapshots: range) -> Tensor:
-        """Features of all nodes held, (M, F), or (S M, F); those that never change are moved once."""
+        """Return the features of all nodes held, (M, F) or (S M, F); static ones are moved to the device once."""
         if not self.part.same_features or len(snapshots) > 1:
             return self._moved(np.concatenate([self.part.features(t) for t in snapshots]))
         if self._static is None:
@@ -128,27 +128,27 @@ class CachedSequence(StoredSequence):
         return self._static
 
     def _estimated_bytes(self, snapshots: range, hops: int) -> int:
-        """Features, and one operator with its transpose: an index and a weight for each edge, either way."""
+        """Estimate the bytes of the features, and of one operator with its transpose."""
         part, width = self.part, torch.finfo(self.dtype).bits // 8
         rows = sum(part.prefix(t, hops) for t in snapshots)
         edges = sum(part.num_edges(t, hops) for t in snapshots) + rows
-        fed = part.num_features if hops == part.reach.hops else 0
-        return edges * 2 * (4 + width) + rows * fed * width
+        features = part.num_features if hops == part.reach.hops else 0
+        return edges * 2 * (4 + width) + rows * features * width
 
 
 def stacked_edges(part: CachedPart, snapshots: range, hops: int, direction: str) -> PartEdges:
-    """Return the edges along which the nodes within some hops pull, in S snapshots stacked block-diagonally.
+    """Return the edges along which the nodes within ``hops`` pull, in S snapshots stacked block-diagonally.
 
-    Rows whose neighbours may be farther away than that are empty.
+    The farthest nodes, whose neighbours may be outside, have empty rows.
 
     Args:
-        part: what a part holds.
-        snapshots: S consecutive ones.
+        part: the cached part.
+        snapshots: S consecutive snapshots.
         hops: 1 to D.
         direction: ``in`` or ``out``.
 
     Raises:
-        PlanError: a snapshot is not cached, or the way is not.
+        PlanError: a snapshot or the direction is not cached.
     """
     indptr, indices, weights, degrees = [np.zeros(1, np.int64)], [], [], []
     begin = end = 0
@@ -173,7 +173,7 @@ def stacked_edges(part: CachedPart, snapshots: range, hops: int, direction: str)
 
 
 def _joined(arrays: list[np.ndarray]) -> np.ndarray:
-    """One array after another; a single one as it is, so that mapped pages stay shared."""
+    """Concatenate arrays; a single array is not copied, so that its mapped pages stay shared."""
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
@@ -187,21 +187,21 @@ def cached_sequences(
     cache_gib: float,
     settings: OperatorSettings,
 ) -> list[CachedSequence]:
-    """Return the sequences of a rank's parts; their caches are made where no process has made them yet.
+    """Return the sequences of a rank's parts; missing caches are written.
 
-    Every rank comes to the same decision on the size, since it is that of all parts together.
+    All ranks decide alike about the size, since all check all parts together.
 
     Args:
         graph: N nodes.
-        partition: of these nodes into P parts.
-        parts: those of this rank.
-        model: whose layers they serve.
-        train: the snapshots that are trained.
-        cache_gib: most that all P parts may take together, in GiB.
-        settings: of the operators, the same for all parts.
+        partition: partition of the nodes into P parts.
+        parts: this rank's parts.
+        model: the model.
+        train: the trained snapshots.
+        cache_gib: most GiB of all P parts together.
+        settings: settings of the operators, the same for all parts.
 
     Raises:
-        UnsupportedError: the parts would take more; nothing has been written then.
+        UnsupportedError: the parts exceed ``cache_gib``; nothing is written then.
         DataError: a cache cannot be written.
     """
     facts = model.facts
@@ -209,6 +209,6 @@ def cached_sequences(
     cache_size(graph, partition, reach).refuse_above(cache_gib, graph.num_nodes * len(train))
     part_numbers = tuple(parts)
     share = max(1, len(part_numbers))
-    room = {"pulls_bytes": PULLS_BYTES // share, "spaces_bytes": SPACES_BYTES // share}
+    limits = {"pulls_bytes": PULLS_BYTES // share, "views_bytes": VIEWS_BYTES // share}
     cached_parts = [cached_part(graph, partition.vertices(part), reach) for part in part_numbers]
-    return [CachedSequence(part, facts.hops_per_layer, settings, **room) for part in cached_parts]
+    return [CachedSequence(part, facts.hops_per_layer, settings, **limits) for part in cached_parts]

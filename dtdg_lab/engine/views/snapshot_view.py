@@ -15,10 +15,10 @@ from dtdg_lab.models.graph_view import DIRECTION_OF, GraphView
 
 
 class NeighbourRows:
-    """The rows of neighbours that a pull of n own rows needs; here all nodes are own rows.
+    """Rows that a pull of n own rows needs; in this base class all nodes are own rows.
 
     Attributes:
-        all_here: whether :meth:`joined` gives back what it is given.
+        all_here: whether :meth:`joined` returns its input.
     """
 
     all_here: ClassVar[bool] = True
@@ -31,19 +31,19 @@ class NeighbourRows:
         return x
 
     def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Rows (c, F) and scores (c,) that hold the k best of the snapshot, in the order in which ties are broken."""
+        """Return rows (c, F) and scores (c,) that contain the snapshot's k best, in tie-breaking order."""
         return x, scores
 
     def layer(self, number: int) -> NeighbourRows:
-        """Return the same, for one layer of a model."""
+        """Return the same rows, for one layer of a model."""
         return self
 
 
 class Gathered(NeighbourRows):
-    """Own rows are a share of consecutive nodes; all others' are gathered, without gradient.
+    """Neighbour rows for a range of own nodes; the rows of all nodes are gathered, without gradient.
 
     Args:
-        gather: joins the ranks' rows in rank order, of all nodes, or ``each`` from every rank; collective.
+        gather: joins the rows of all ranks in rank order, all own rows or ``row_count`` from every rank; collective.
     """
 
     all_here = False
@@ -56,7 +56,7 @@ class Gathered(NeighbourRows):
         return self._gather(x)
 
     def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Return the k best of every rank, in rank order; ranks with fewer nodes fill up with minus infinity."""
+        """Return the k best rows of every rank, in rank order; ranks with fewer nodes pad with minus infinity."""
         joined = self._gather(best_filled(x, scores, k), row_count=k)
         return joined[:, :-1], joined[:, -1]
 
@@ -71,20 +71,20 @@ def best_filled(x: Tensor, scores: Tensor, k: int) -> Tensor:
 
 
 class SnapshotView(GraphView):
-    """What a model may ask of snapshots (see :class:`dtdg_lab.models.base.GraphView`).
+    """One snapshot, or several stacked ones, as a :class:`dtdg_lab.models.graph_view.GraphView`.
 
-    Pulls of the snapshots' own features, and pulls of those, do not depend on parameters: where ``may_keep`` is given
-    they are computed once and kept (ESDG section 5.5), and where a model asks for no others, the adjacency is let go.
+    Pulls of features, and pulls of such pulls, do not depend on parameters. With ``may_keep`` they are computed once
+    and cached (ESDG section 5.5). If a model makes no other pulls, the adjacency is freed.
 
     Args:
-        operators: of the own rows of the snapshot, or of the stacked ones.
-        snapshots: which snapshots of the sequence, S of them.
+        operators: operators of the own rows of all snapshots.
+        snapshots: S snapshots of the sequence.
         inputs: features of the own rows, (S n, F).
-        neighbours: where a pull finds others' rows.
-        num_nodes: N, the nodes of a snapshot.
-        all_inputs: features of all columns of ``in``, where they are here already.
-        pulled: first-layer pulls that are kept, by their kinds in order; the space adds to it.
-        may_keep: given the bytes of a first-layer aggregation, returns whether to cache it; None caches nothing.
+        neighbours: source of the neighbours' rows.
+        num_nodes: nodes of a snapshot, N.
+        all_inputs: features of all columns of ``in``, if they are here already.
+        pulled: cache of first-layer pulls, by their kinds in order; the view adds to it.
+        may_keep: returns whether to cache a first-layer pull of so many bytes; None caches nothing.
     """
 
     def __init__(
@@ -108,21 +108,21 @@ class SnapshotView(GraphView):
 
     @property
     def num_rows(self) -> int:
-        """Nodes whose rows are computed; stacked, those of all snapshots."""
+        """Number of computed rows, over all stacked snapshots."""
         return len(self.inputs)
 
     def layer(self, number: int) -> SnapshotView:
-        """Return the same rows; exchanges are counted for this layer."""
+        """Return the same rows; exchanges are recorded for this layer."""
         neighbours = self._neighbours.layer(number)
         if neighbours is self._neighbours:
             return self
         view = copy.copy(self)
         view._neighbours, view._is_busy = neighbours, False
-        view._base = self  # so that a store that does not keep spaces finds it as long as it is in use
+        view._base = self  # keeps the base view alive, so that its store finds it while it is in use
         return view
 
     def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
-        """One hop of neighbours' rows combined, (n, F) -> (n, F).
+        """Combine the neighbours' rows over one hop, (n, F) -> (n, F).
 
         Raises:
             UnsupportedError: there is no such kind.
@@ -137,7 +137,7 @@ class SnapshotView(GraphView):
         return operator.apply(self._neighbours.joined(x, DIRECTION_OF[kind]))
 
     def _path(self, x: Tensor) -> tuple[str, ...] | None:
-        """Return the kinds of pulls that make x of the inputs; None where x may depend on parameters."""
+        """Return the kinds of pulls that turn the inputs into x; None if x may depend on parameters."""
         if x is self.inputs:
             return ()
         return next((path for path, result in self._pulled.items() if result is x), None)
@@ -147,11 +147,11 @@ class SnapshotView(GraphView):
             return self._pulled[path]
         operator = self._operators.scaled(path[-1])
         is_known = x is self.inputs and self._all_inputs is not None and DIRECTION_OF[path[-1]] == "in"
-        everything = self._all_inputs if is_known else self._neighbours.joined(x, DIRECTION_OF[path[-1]])
-        assert everything is not None and self._may_keep is not None
+        columns = self._all_inputs if is_known else self._neighbours.joined(x, DIRECTION_OF[path[-1]])
+        assert columns is not None and self._may_keep is not None
         with torch.no_grad():
-            result = operator.apply_once(everything)
-        if self._may_keep(everything.numel() * everything.element_size()):  # the same on all ranks, as gathers must be
+            result = operator.apply_once(columns)
+        if self._may_keep(columns.numel() * columns.element_size()):  # the same on all ranks, so that gathers match
             self._pulled[path] = result
         if not self._is_busy:
             self._operators.release()
@@ -168,9 +168,9 @@ class SnapshotView(GraphView):
         return self._operators.attention().apply(x, scores_from, scores_to)
 
     def columns(self, x: Tensor, direction: str) -> Tensor:
-        """Return the rows of everyone that own rows receive from: (n, F) -> (M, F), differentiable.
+        """Return the rows of all nodes that own rows receive from: (n, F) -> (M, F), differentiable.
 
-        Those of features are exchanged once, where pulls of features are kept.
+        Features are exchanged once, if pulls of features are cached.
         """
         self._is_busy = True
         path = self._path(x)
@@ -188,34 +188,34 @@ class SnapshotView(GraphView):
         return columns
 
     def edges(self, direction: str) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return of every edge the column it comes from, the row it goes to, (E,) each, and its weight, (E, 1)."""
+        """Return the source column and target row of every edge, (E,) each, and its weight, (E, 1) or None."""
         self._is_busy = True
         adjacency, weights = self._operators.adjacency(direction), self._operators.own_weights(direction)
         return adjacency.indices.long(), adjacency.edge_rows(), None if weights is None else weights.unsqueeze(1)
 
     def num_targets(self, x: Tensor, direction: str) -> int:
-        """Return the rows of the operators: a layer may be fed more rows than it gives."""
+        """Return the number of output rows: a layer may have more input rows."""
         return self._operators.adjacency(direction).shape[0]
 
     def drawn_share(self, direction: str) -> Tensor | None:
-        """Return the share of each row's neighbours that were drawn, (n,); None where all are here."""
+        """Return the sampled share of each row's neighbours, (n,); None without sampling."""
         return self._operators.drawn_share(direction)
 
     def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Rows of the k nodes with the largest scores, (min(k, N), F), and these scores; ties to the lower node.
+        """Return the rows of the k nodes with the largest scores, (min(k, N), F), and the scores; ties to lower nodes.
 
         Raises:
-            UnsupportedError: the space stands for several snapshots.
+            UnsupportedError: the view has several snapshots.
         """
         if len(self.snapshots) > 1:
-            raise UnsupportedError("top of stacked snapshots: ask each snapshot for its own.")
+            raise UnsupportedError("top does not work on stacked snapshots. Call it on each snapshot's own view.")
         x, scores = self._neighbours.candidates(x, scores, k)
         best = torch.sort(scores, descending=True, stable=True).indices[: min(k, self._num_nodes)]
         return x.index_select(0, best), scores.index_select(0, best)
 
 
 class OneVertex(GraphView):
-    """A node without edges (see :class:`dtdg_lab.models.base.GraphView`); a pull gives back what was put in."""
+    """A view of one node without edges, in which a pull returns its input."""
 
     num_rows = 1
 

@@ -17,7 +17,7 @@ from dtdg_lab.core.plans import SnapshotGroups
 from dtdg_lab.core.rng import torch_seed
 from dtdg_lab.engine.backprop.reference import GroupRunner
 from dtdg_lab.engine.strategy import BuildContext, Step, StepMarks, StepResult, Strategy
-from dtdg_lab.engine.views.device_sequence import SPACES_BYTES, DeviceSequence
+from dtdg_lab.engine.views.device_sequence import VIEWS_BYTES, DeviceSequence
 from dtdg_lab.engine.views.snapshot_view import SnapshotView
 from dtdg_lab.kernels.operators import Operators, SharedOperators, SnapshotSource
 from dtdg_lab.kernels.spmm import SharedOperator
@@ -48,7 +48,7 @@ def time_snapshots(model: DynamicModel, sequence: DeviceSequence, train: range) 
         kernel=settings.backend,
         norm=settings.norm,
         self_loops=settings.self_loops,
-        spaces_bytes=0,
+        views_bytes=0,
     )
     state, seconds = model.initial_state(alone.view(train.start).num_rows), []
     for snapshot in train:
@@ -119,10 +119,10 @@ class OverlapSequence(DeviceSequence):
     Args:
         sequence: the snapshots, all nodes.
         size: snapshots in a group; with 1 nothing is shared.
-        spaces_bytes: most bytes of groups kept, by an estimate from their edges.
+        views_bytes: most bytes of groups kept, by an estimate from their edges.
     """
 
-    def __init__(self, sequence: DeviceSequence, size: int, *, spaces_bytes: int = SPACES_BYTES) -> None:
+    def __init__(self, sequence: DeviceSequence, size: int, *, views_bytes: int = VIEWS_BYTES) -> None:
         settings = sequence.settings
         super().__init__(
             sequence.graph,
@@ -131,7 +131,7 @@ class OverlapSequence(DeviceSequence):
             kernel=settings.backend,
             norm=settings.norm,
             self_loops=settings.self_loops,
-            spaces_bytes=spaces_bytes,
+            views_bytes=views_bytes,
         )
         self._size = size
 
@@ -244,7 +244,7 @@ def measured(sequence: DeviceSequence, train: range, pulls: Sequence[Pull], *, s
     sizes = tuple(size for size in SIZES if size <= len(snapshots))
     seconds, shares = [], []
     for size in sizes:
-        candidate = OverlapSequence(sequence, size, spaces_bytes=0)  # it keeps none, so that they go with the views
+        candidate = OverlapSequence(sequence, size, views_bytes=0)  # it keeps none, so that they go with the views
         views = candidate.stacks(snapshots)
         times = [_seconds(views, pulls, inputs, sequence) for _ in range(1 + ROUNDS)]  # the first prepares
         del views

@@ -258,5 +258,5 @@ def _build_for_plan(
     elif plan.blocks > 1 and streamed:  # those of one block at a time are here
         snapshots = sequence.fed(difference=config["delta_transfer"])
     elif plan.blocks > 1:
-        sequence.keep_spaces(int(config["memory_gib"] * 2**30))
+        sequence.keep_views(int(config["memory_gib"] * 2**30))
     return SnapshotBlockStrategy(context, plan, snapshots, halo=halo, block_memory=block_memory)

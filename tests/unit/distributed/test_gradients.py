@@ -46,7 +46,7 @@ def test_rows_on_a_link_are_counted_in_rows_and_bytes() -> None:
 
 def test_gradients_of_a_row_sent_to_several_ranks_add_up() -> None:
     route = Route(torch.tensor([0, 1, 0]), (2, 1), (0, 0), 2)
-    assert route.added_up(torch.tensor([[1.0], [2.0], [4.0]]), (2, 1)).tolist() == [[5.0], [2.0]]
+    assert route.sum_by_row(torch.tensor([[1.0], [2.0], [4.0]]), (2, 1)).tolist() == [[5.0], [2.0]]
 
 
 def test_an_all_reduce_sends_a_buffer_twice_but_for_the_own_share(monkeypatch: pytest.MonkeyPatch) -> None:

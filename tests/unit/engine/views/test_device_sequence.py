@@ -103,7 +103,7 @@ def test_pulls_beyond_the_budget_are_computed_again(products: list[int]) -> None
 
 
 def test_spaces_beyond_the_budget_are_made_again_but_their_pulls_are_kept(products: list[int]) -> None:
-    sequence = _sequence(spaces_bytes=0)
+    sequence = _sequence(views_bytes=0)
     first = sequence.view(0)
     assert sequence.view(0) is first  # as long as somebody has it
     pulled, let_go = _pull(first, first.inputs), weakref.ref(first)
@@ -119,7 +119,7 @@ def test_spaces_beyond_the_budget_are_made_again_but_their_pulls_are_kept(produc
 @pytest.mark.parametrize("model", catalogue.names("models"))
 def test_budgets_change_nothing(model: str) -> None:
     made = double_model(model, 2, seed=3)
-    torch.testing.assert_close(_forward(made, _sequence(pulls_bytes=0, spaces_bytes=0)), _forward(made, _sequence()))
+    torch.testing.assert_close(_forward(made, _sequence(pulls_bytes=0, views_bytes=0)), _forward(made, _sequence()))
 
 
 def test_static_features_are_moved_once() -> None:

@@ -261,7 +261,7 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
     with pytest.raises(DataError, match="lacks indices_in"):
         CachedPart({name: array for name, array in arrays.items() if name != "indices_in"}, reach)
     for name in ("indices_in", "degrees_out", "features", "edges_in", "vertices"):
-        with pytest.raises(DataError, match="are due"):
+        with pytest.raises(DataError, match="instead of"):
             CachedPart(arrays | {name: arrays[name][:-1]}, reach)
 
 
@@ -419,7 +419,7 @@ def test_spaces_that_are_not_kept_give_the_same(name: str) -> None:
     graph, model, task = _graph(), double_model(name, 2), _task(_graph())
     wanted = _whole(graph, model, task)
     kept = _sequences(graph, _partition(2), model)
-    sequences = [CachedSequence(of.part, 1, of.settings, pulls_bytes=0, spaces_bytes=0) for of in kept]
+    sequences = [CachedSequence(of.part, 1, of.settings, pulls_bytes=0, views_bytes=0) for of in kept]
     layout = ReplicatedStrategy(model, sequences, task, TRAIN, counts_group=True)
     for _ in range(2):
         computed = layout.compute(layout.epoch(0)[0], StepMarks())

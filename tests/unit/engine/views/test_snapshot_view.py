@@ -162,7 +162,7 @@ def test_shared_edges_refuse_messages() -> None:
 @pytest.mark.parametrize("by_messages", [True, False])
 @pytest.mark.parametrize("system", ["dynagraph", "dgl-default"])
 def test_sampled_neighbours_refuse_out_edges(system: str, by_messages: bool) -> None:
-    with pytest.raises(UnsupportedError, match=rf"{system}.*draws in-neighbours.*'single'"):
+    with pytest.raises(UnsupportedError, match=rf"{system}.*samples in-neighbours.*'single'"):
         build_with(name_of("both-ways", by_messages=by_messages), system=system)
 
 

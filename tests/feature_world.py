@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.systems.feature_cache.pipeline.fetching import OwnerReply
 from dtdg_lab.systems.feature_cache.pipeline.keys import KeySpace, OwnRows
+from dtdg_lab.systems.feature_cache.policies.interface import CacheView, CacheViews
 
 ROW_OVERHEAD = 8  # bytes of a key, in the owners' own count
 
@@ -101,3 +102,10 @@ class Fetching:
         with self._owners.lock:
             self._owners.closed += not self.left.is_set()
             self.left.set()
+
+
+def view_of(views: CacheViews, index: int) -> CacheView:
+    """What a live policy would see of the run at an index of a simulation, without a forecast."""
+    steps = (int(column[index]) for column in (views.steps, views.steps_left, views.previous))
+    now = {"now": int(views.now[index]), "changes": int(views.changes[index])}
+    return CacheView(views.states[index], views.delays_s[index], *steps, **now)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+import psutil
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ControlError
@@ -18,7 +21,6 @@ from dtdg_lab.testing.training import RecordingRecorder, Script, Trained
 from dtdg_lab.training.assembly import assemble_trainer
 from dtdg_lab.training.replay import RunReplay
 from dtdg_lab.training.resource_monitor import ResourceMonitor
-from tests.generator_children import generator_children
 
 PAUSED_LOOKS = 20
 PARTS, TRAIN, OWN = 2, 15, 15
@@ -181,6 +183,16 @@ def targets_of(done: Trained, name: str) -> dict[int, list[Any]]:
 
 def knobs_of(done: Trained) -> list[tuple[int, str, dict[str, Any]]]:
     return [(row["step"], row["data"]["when"], row["data"]["changes"]) for row in done.recorder.events("settings")]
+
+
+def generator_children() -> list[psutil.Process]:
+    """The processes that generate batches for this one; other tests may have left children of their own."""
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # a zombie is one of these
+            if "hybrid_batches.generators" in " ".join(child.cmdline()):
+                found.append(child)
+    return found
 
 
 def generators_left() -> list[str]:

@@ -18,7 +18,7 @@ from dtdg_lab.systems.feature_cache.simulation.cases import CacheCase, LinkTrace
 from dtdg_lab.systems.feature_cache.simulation.comparison import run_policy
 from dtdg_lab.systems.feature_cache.simulation.episode import CacheEpisode, draw_episode, replayed_episode
 from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
-from tests.many_views import view_of
+from tests.feature_world import view_of
 from tests.thinning import thinned
 
 ACTIONS = CacheActions(4)

@@ -13,7 +13,7 @@ import pytest
 
 from dtdg_lab.cluster.one_run import Done
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunFailedError, RunStoreError
+from dtdg_lab.core.errors import ConfigError, RunStoreError
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.studies import decay_study, trial_runner
 from dtdg_lab.studies.decay_study import study_decay
@@ -175,16 +175,6 @@ def test_what_is_kept_is_of_the_same_config_and_data(tmp_path: Path, trains: Tra
     assert len(trains.cells) == 16
 
 
-def test_a_damaged_file_is_said(tmp_path: Path, trains: Trains) -> None:
-    study_in(tmp_path, seeds=(0,))
-    (file,) = tmp_path.glob("studies/decay-*/sweep.json")
-    for text in ("{", "[]", '{"schema": 99, "base": {}}'):
-        file.write_text(text)
-        with pytest.raises(RunStoreError, match=file.name):
-            study_in(tmp_path, seeds=(0,))
-    assert study_in(tmp_path, seeds=(0,), restart=True).is_complete
-
-
 def test_one_run_serves_all_alphas_where_the_window_is_full(tmp_path: Path, trains: Trains) -> None:
     study = study_in(tmp_path, full_snapshots=(3, 4), alphas=(0.1, 0.6, 1.0), seeds=(0, 1))
     assert [cell for cell in trains.cells if cell[0] == 4] == [(4, 0.1, 0), (4, 0.1, 1)]
@@ -197,25 +187,6 @@ def test_one_run_serves_all_alphas_where_the_window_is_full(tmp_path: Path, trai
     assert len(trains.cells) == done
 
 
-@pytest.mark.slow
-def test_a_cell_that_fails_says_why_and_is_tried_again(tmp_path: Path, trains: Trains) -> None:
-    def diverge(cell: tuple[int, float, int]) -> None:
-        if cell == CELLS[1]:
-            raise NotFiniteError("the loss is nan")
-
-    trains.misbehave = diverge
-    study = study_in(tmp_path)
-    assert study.is_complete
-    assert study.rows[1]["reason"] == "the loss is nan"
-    assert study.rows[1]["validation_loss"] is None
-    assert [row["seeds"] for row in study.settings] == [2, 1, 2, 2]
-    assert "K=1, alpha=0.6, seed=0 failed: the loss is nan" in repr(study)
-    json.dumps(study.figure(), allow_nan=False)
-    trains.misbehave = lambda cell: None
-    assert study_in(tmp_path).rows[1]["reason"] == ""
-    assert trains.cells[-1] == CELLS[1]
-
-
 def test_without_a_validation_part_nothing_is_chosen_and_the_test_part_is_drawn(tmp_path: Path, trains: Trains) -> None:
     trains.validated = False
     study = study_in(tmp_path)
@@ -223,14 +194,6 @@ def test_without_a_validation_part_nothing_is_chosen_and_the_test_part_is_drawn(
     assert [row["seeds"] for row in study.settings] == [2] * 4
     assert min(value for line in study.figure()["data"][0]["z"] for value in line) == pytest.approx(2.01)
     assert "unknown          2.01 ± 0.014" in repr(study)
-
-
-def test_a_run_that_somebody_stops_ends_the_study(tmp_path: Path, trains: Trains) -> None:
-    trains.misbehave = lambda cell: "stopped" if cell == CELLS[2] else None
-    with pytest.raises(RunFailedError, match=r"was stopped.*Finished runs are kept in .*decay-"):
-        study_in(tmp_path)
-    trains.misbehave = lambda cell: None
-    assert study_in(tmp_path, seeds=(0,)).is_complete
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ from dtdg_lab.systems.hybrid_batches import generators as generator_process
 from dtdg_lab.systems.hybrid_batches.generators import BatchMaker, Generators, Source
 from dtdg_lab.systems.hybrid_batches.reservoir import Reservoir
 from dtdg_lab.systems.hybrid_batches.sampler import TargetSampler, load_groups
-from tests.generator_children import generator_children
+from tests.hybrid_training import generator_children
 
 SIZES = (BatchSize(2, 5), BatchSize(4, 9))
 PLENTY = 1 << 30

@@ -112,7 +112,7 @@ def test_invalid_measurements_are_rejected(tmp_path):
     for source, said in [
         (tmp_path, "step_time.csv"),
         ([], "no measured steps"),
-        ([row] * 3, "at least 7"),
+        ([row] * 3, "At least 7"),
         ([{"dataset": "own", "window": 1}], "row 1"),
         ([row, {**row, "measured_ms": "fast"}], "row 2"),
         ([{**row, "measured_ms": -1}], "above 0"),

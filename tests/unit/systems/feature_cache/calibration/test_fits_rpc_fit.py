@@ -9,15 +9,14 @@ import pytest
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.systems.feature_cache.calibration.fits import fit_rpc, least_squares, relative_line
 from dtdg_lab.systems.feature_cache.calibration.measurements import read_fetches
-from tests.cluster_figures import cluster_figures
 from tests.thinning import thinned
 
 DATASETS = ("ogbn-products", "reddit")
 
 
 @pytest.fixture(scope="module")
-def fits():
-    return {name: fit_rpc(own) for name, own in read_fetches(cluster_figures()).items()}
+def fits(figures):
+    return {name: fit_rpc(own) for name, own in read_fetches(figures).items()}
 
 
 @pytest.mark.parametrize("dataset", thinned(DATASETS, [1]))

@@ -20,17 +20,16 @@ from dtdg_lab.systems.feature_cache.calibration.measurements import (
     read_fetches,
     read_power,
 )
-from tests.cluster_figures import cluster_figures
 
 
 def off(model, own):
     return np.abs(predicted_ms(model, own) / np.array([cell.ms for cell in own]) - 1) * 100
 
 
-def test_rows_and_tables_do_as_well_as_files(calibration):
-    with (cluster_figures() / "step_time.csv").open(newline="") as file:
+def test_rows_and_tables_do_as_well_as_files(calibration, figures):
+    with (figures / "step_time.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    for source in (rows, pandas.DataFrame(rows), cluster_figures() / "step_time.csv"):
+    for source in (rows, pandas.DataFrame(rows), figures / "step_time.csv"):
         assert calibrate(source).steps == calibration.steps
 
 
@@ -96,6 +95,6 @@ def test_missing_and_broken_files_are_reported(tmp_path):
         read_power(tmp_path)
 
 
-def test_power_is_the_mean_of_the_hosts():
-    watts = read_power(cluster_figures())
+def test_power_is_the_mean_of_the_hosts(figures):
+    watts = read_power(figures)
     assert (watts.busy, watts.stall, watts.idle) == pytest.approx((168.7775, 150.715, 110.0225))

@@ -14,7 +14,7 @@ from dtdg_lab.systems.feature_cache.simulation.cases import comparison_cases
 from dtdg_lab.systems.feature_cache.simulation.comparison import run_policy
 from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
 from dtdg_lab.systems.feature_cache.simulation.training import training_costs
-from tests.many_views import view_of
+from tests.feature_world import view_of
 
 COSTS = training_costs(4)
 ACTIONS = CacheActions(4)

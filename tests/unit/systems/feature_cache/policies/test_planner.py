@@ -17,7 +17,7 @@ from dtdg_lab.systems.feature_cache.simulation.cases import CacheCase, LinkTrace
 from dtdg_lab.systems.feature_cache.simulation.comparison import PolicyRuns, run_policy
 from dtdg_lab.systems.feature_cache.simulation.episode import CacheEpisode, CacheNoise, replayed_episode
 from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
-from tests.many_views import view_of
+from tests.feature_world import view_of
 
 ACTIONS = CacheActions(4)
 UNIFORM_16 = ACTIONS.action(16)

@@ -15,7 +15,7 @@ from dtdg_lab.systems.feature_cache.policies.learned import CacheDQN, learned_po
 from dtdg_lab.systems.feature_cache.simulation.cases import CacheCase
 from dtdg_lab.systems.feature_cache.simulation.comparison import compare
 from dtdg_lab.systems.feature_cache.simulation.training import PolicyTraining, train_policy, training_costs
-from tests.many_views import view_of
+from tests.feature_world import view_of
 from tests.thinning import thinned
 
 SHORT = PolicyTraining(episodes=24, explored=12, lanes=8, decisions=32, hidden=(16, 16))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.config.record_tables import TABLES, rows_of
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.records.lines import RecordFile, read_lines
-from dtdg_lab.records.replaced_rows import valid_mask
+from dtdg_lab.records.replaced_rows import BEFORE_STEP, Starts, valid_mask
 from dtdg_lab.runs import parquet
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.json_files import RESTORE, reading
@@ -54,8 +54,6 @@ class RunFrames:
             DataError: a record line is damaged, or a newer version wrote it.
             RunStoreError: the files cannot be read.
         """
-        import pandas as pd
-
         selection = {*only, "steps"} if only else None  # steps show where attempts begin
         with reading(self.run.records):
             frames: dict[str, pd.DataFrame] = {}
@@ -66,8 +64,7 @@ class RunFrames:
                 frames = {name: to_frame(table) for name, table in self.tables(selection).items()}
             for name in TABLES.keys() - frames.keys():
                 if selection is None or name in selection:
-                    columns = ["rank", "attempt", *TABLES[name]]
-                    frames[name] = pd.DataFrame(columns=columns).astype({"rank": "int64", "attempt": "int64"})
+                    frames[name] = _without_rows(name)
             for name, frame in frames.items():
                 self._check_numbers(name, frame)
             return frames if all_attempts else without_replaced(frames)
@@ -75,9 +72,33 @@ class RunFrames:
     def _notes(self) -> list[parquet.Note | None]:
         return [parquet.current_note(self.run, rank) for rank in parquet.ranks_of(self.run)]
 
-    def tables(self, names: Collection[str] | None = None) -> dict[str, pa.Table]:
-        """Return Arrow tables of all ranks and attempts, in order of ranks; only those ``wanted``, if given."""
-        tables = (parquet.read_tables(self.run, rank, names).items() for rank in parquet.ranks_of(self.run))
+    def frame(self, name: str, columns: Collection[str] = ()) -> pd.DataFrame:
+        """Return columns of a record table, of all attempts; all columns where none are named.
+
+        Raises:
+            DataError: a record line is damaged, or a newer version wrote it.
+            RunStoreError: the files cannot be read.
+        """
+        import pyarrow as pa
+
+        with reading(self.run.records):
+            table = self.tables({name}, columns).get(name)
+            if table is None:
+                return _without_rows(name)
+            frame = to_frame(table)
+            del table
+            pa.default_memory_pool().release_unused()
+            self._check_numbers(name, frame)
+            return frame
+
+    def tables(self, names: Collection[str] | None = None, columns: Collection[str] = ()) -> dict[str, pa.Table]:
+        """Return Arrow tables of all ranks and attempts, in order of ranks.
+
+        Args:
+            names: of the tables; None for all.
+            columns: those of them that are read, as far as there are any; all where empty.
+        """
+        tables = (parquet.read_tables(self.run, rank, names, columns).items() for rank in parquet.ranks_of(self.run))
         return dict(sorted(parquet.joined_by_name(chain.from_iterable(tables)).items()))
 
     def numbered(self) -> dict[str, pa.Table]:
@@ -185,15 +206,57 @@ def to_frame(table: pa.Table) -> pd.DataFrame:
     return frame
 
 
+def _without_rows(name: str) -> pd.DataFrame:
+    """Return a table without rows, with its declared columns."""
+    import pandas as pd
+
+    columns = ["rank", "attempt", *TABLES[name]]
+    return pd.DataFrame(columns=columns).astype({"rank": "int64", "attempt": "int64"})
+
+
 def without_replaced(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """Return the tables, ``steps`` among them, without rows that a later attempt replaced; see ``RunFrames.frames``."""
-    firsts = frames["steps"].groupby(["attempt", "rank"])["step"].min()
+    starts = attempt_starts(frames["steps"])
+    return {name: valid_rows(name, frame, starts) for name, frame in frames.items()}
+
+
+def attempt_starts(steps: pd.DataFrame) -> Starts:
+    """Return attempt -> rank -> first step."""
     starts: dict[int, dict[int, int]] = {}
-    for (attempt, rank), step in firsts.items():
+    for (attempt, rank), step in steps.groupby(["attempt", "rank"])["step"].min().items():
         starts.setdefault(int(attempt), {})[int(rank)] = int(step)
-    if len(starts) < 2:
-        return frames
-    return {
-        name: frame[valid_mask(name, frame, starts)].reset_index(drop=True) if "step" in frame and len(frame) else frame
-        for name, frame in frames.items()
-    }
+    return starts
+
+
+def valid_rows(name: str, frame: pd.DataFrame, starts: Starts) -> pd.DataFrame:
+    """Return the rows of a table that no later attempt replaced."""
+    if len(starts) < 2 or "step" not in frame or not len(frame):
+        return frame
+    return frame[valid_mask(name, frame, starts)].reset_index(drop=True)
+
+
+class ColumnFrames:
+    """Columns of a run's record tables as pandas frames, read when they are asked for: a long run fits the memory.
+
+    Args:
+        frames: of the run.
+    """
+
+    def __init__(self, frames: RunFrames) -> None:
+        self._frames = frames
+        self._starts = attempt_starts(frames.frame("steps", ("rank", "attempt", "step")))
+
+    def read(self, name: str, *columns: str, all_attempts: bool = False) -> pd.DataFrame:
+        """Return columns of a table; all columns where none are named.
+
+        Args:
+            name: of the table.
+            columns: their names.
+            all_attempts: keep the rows that a resume replaced.
+        """
+        if all_attempts or len(self._starts) < 2:
+            return self._frames.frame(name, columns)
+        mask_columns = ("rank", "attempt", "step", *filter(None, [BEFORE_STEP.get(name)]))
+        frame = self._frames.frame(name, {*columns, *mask_columns} if columns else ())
+        valid = valid_rows(name, frame, self._starts)
+        return valid[list(columns)] if columns else valid

@@ -264,21 +264,28 @@ def read_note(directory: RunDirectory, rank: int) -> Note | None:
     return note
 
 
-def read_tables(directory: RunDirectory, rank: int, names: Collection[str] | None = None) -> dict[str, pa.Table]:
-    """Return the tables of a rank, from Parquet where that is current, else from its lines; only those ``wanted``.
+def read_tables(
+    directory: RunDirectory, rank: int, names: Collection[str] | None = None, columns: Collection[str] = ()
+) -> dict[str, pa.Table]:
+    """Return the tables of a rank, from Parquet where that is current, else from its lines.
+
+    Args:
+        directory: of the run.
+        rank: of the rank.
+        names: of the tables; None for all.
+        columns: those of them that are read, as far as there are any; all where empty.
 
     Raises:
         DataError: a line is damaged, or Parquet files are and there are no lines.
         RunStoreError: the lines are needed and cannot be read.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     note = current_note(directory, rank)
     if note is not None:
         with suppress(pa.ArrowException, OSError):
             tables = {
-                name: joined(pq.read_table(file) for file in paths)
+                name: joined(_read_columns(file, columns) for file in paths)
                 for name, paths in files_of(directory, note).items()
                 if names is None or name in names
             }
@@ -286,7 +293,20 @@ def read_tables(directory: RunDirectory, rank: int, names: Collection[str] | Non
                 return tables
     check_lines(directory, rank)
     blocks = read_blocks(RecordFile(directory.record_file(rank)))
-    return joined_by_name((name, table) for name, table in blocks if names is None or name in names)
+    return joined_by_name(
+        (name, _with_columns(table, columns)) for name, table in blocks if names is None or name in names
+    )
+
+
+def _read_columns(file: Path, columns: Collection[str]) -> pa.Table:
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(file) as opened:
+        return opened.read([name for name in opened.schema_arrow.names if name in columns] if columns else None)
+
+
+def _with_columns(table: pa.Table, columns: Collection[str]) -> pa.Table:
+    return table.select([name for name in table.schema.names if name in columns]) if columns else table
 
 
 def check_lines(directory: RunDirectory, rank: int) -> None:

@@ -67,16 +67,20 @@ def open_tables(
 
 def _fill(tables: RunTables, files: dict[str, list[pq.ParquetFile]]) -> None:
     """Add the rows of Parquet files, given by table."""
-    steps = Rows.of(_columns(files.get("steps", ()), [*IDENTITY, "step", "epoch", "iteration"]))
-    tables.position.note_columns(steps)
-    for name in TIMED:
-        clocks = Rows.of(_columns(files.get(name, ()), ["attempt", "time_ns"]))
-        for attempt, rows in clocks.by("attempt").items():
-            tables.clock.note(attempt, int(rows["time_ns"].min()), int(rows["time_ns"].max()))
+    _note_attempts(tables, files)
     tables.add_events(_events(files.get("events", [])))
     for name, of_table in files.items():
         if name != "events":
             _add_table(tables, name, of_table)
+
+
+def _note_attempts(tables: RunTables, files: dict[str, list[pq.ParquetFile]]) -> None:
+    """Note the steps and clocks of all attempts."""
+    tables.position.note_columns(Rows.of(_columns(files.get("steps", ()), [*IDENTITY, "step", "epoch", "iteration"])))
+    for name in TIMED:
+        clocks = Rows.of(_columns(files.get(name, ()), ["attempt", "time_ns"]))
+        for attempt, rows in clocks.by("attempt").items():
+            tables.clock.note(attempt, int(rows["time_ns"].min()), int(rows["time_ns"].max()))
 
 
 def _add_table(tables: RunTables, name: str, files: list[pq.ParquetFile]) -> None:
@@ -195,6 +199,8 @@ def _columns(
     groups: Sequence[list[int]] | None = None,
 ) -> dict[str, Array]:
     """Return columns of files, of all rows or of groups of rows of each file; without columns that no file has."""
+    import pyarrow as pa
+
     parts = []
     for index, file in enumerate(files):
         recorded = file.schema_arrow.names
@@ -203,7 +209,10 @@ def _columns(
     if not parts:
         return {name: np.empty(0, np.int64) for name in names or ()}
     table = parquet.joined(parts)
-    return {name: _array(table, name) for name in table.schema.names}
+    arrays = {name: _array(table, name) for name in table.schema.names}
+    del parts, table
+    pa.default_memory_pool().release_unused()
+    return arrays
 
 
 def _array(table: pa.Table, name: str) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
@@ -22,7 +22,8 @@ from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.records.events import EpochEnded, RanksGathered, SettingsChanged, reading_event
 from dtdg_lab.records.link_metrics import PAIRS, RANKED, few_pairs, interval_of, is_score
 from dtdg_lab.records.replaced_rows import SPENT
-from dtdg_lab.runs.frames import RunFrames, without_replaced
+from dtdg_lab.runs.frames import ColumnFrames, RunFrames
+from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -147,9 +148,6 @@ def finite_number(value: Any) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)
 
 
-Tables = Mapping[str, "pd.DataFrame"]  # record tables by name
-
-
 # Difference between the training loss under node partitioning and the loss of the whole graph.
 
 
@@ -175,7 +173,8 @@ def loss_deviation(steps: pd.DataFrame, evaluations: pd.DataFrame, *, first: int
 
 
 SCHEMA = 1
-READ = ("steps", "evaluations", "events", *SPENT)  # and those that families read
+READ = ("steps", "evaluations", "events", *SPENT)  # by families, beside those that they declare
+PEAKS = ("peak_bytes", "peak_rss_bytes")
 
 _DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 COMPARED: tuple[str, ...] = tuple(_DECLARED["compared"])  # columns of a comparison
@@ -188,57 +187,89 @@ SUMMARY_MEANINGS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def summarize(config: RunConfig, tables: Tables, everything: Tables) -> dict[str, Any]:
+def summarize(config: RunConfig, tables: ColumnFrames) -> dict[str, Any]:
     """Return losses, times, bytes, memory and energy of a run; see ``summary.toml``.
 
-    Imbalance follows SYSTEMS.md section 3 (DyGNeX's definition): waiting is excluded, per epoch, median over epochs.
+    Energy and bytes of steps that a resume repeated count too. Imbalance follows SYSTEMS.md section 3 (DyGNeX's
+    definition): waiting is excluded, per epoch, median over epochs.
 
     Args:
         config: the run's settings.
-        tables: record tables without the rows that a resume replaced.
-        everything: record tables of all attempts; energy and bytes of repeated steps count.
+        tables: its record tables.
     """
-    steps = tables["steps"]
-    finished = _finished_epochs(tables, config)
-    congested = _congested_epochs(tables, finished)
+    events, evaluations = tables.read("events"), tables.read("evaluations")
+    finished = _finished_epochs(events, tables)
+    congested = _congested_epochs(events, tables.read("steps", "epoch", "step"), finished)
     return {
         "task": config["task"],
-        **_losses(tables["evaluations"]),
-        "without_edges": _without_edges(tables["events"]),
+        **_losses(evaluations),
+        "without_edges": _without_edges(events),
         "protocol": config.protocol,
         "epochs": len(finished),
-        "steps": int(steps["step"].nunique()),
-        "total_time_s": finite_number(_slowest(everything["steps"], "attempt").sum(min_count=1)),
-        **_times(steps, finished, congested, meets=config["exchange"] == "gradients"),
+        "steps": int(tables.read("steps", "step")["step"].nunique()),
+        "total_time_s": _total_time_s(tables),
+        **_times(tables, finished, congested, meets=config["exchange"] == "gradients"),
         "congested_epochs": None if congested is None else len(congested),
-        "bytes_sent": _bytes(everything, "bytes_sent"),
-        "bytes_received": _bytes(everything, "bytes_received"),
-        "peak_bytes": _whole(everything["memory"]["peak_bytes"].max()),
-        "peak_rss_bytes": _whole(everything["memory"]["peak_rss_bytes"].max()),
-        **_partition(tables["events"]),
-        "loss_deviation": _deviation(tables),
-        **_energy(tables, everything, finished, congested),
-        **_of_families(tables, everything),
+        **_bytes(tables),
+        **{name: _whole(tables.read("memory", name, all_attempts=True)[name].max()) for name in PEAKS},
+        **_partition(events),
+        "loss_deviation": _deviation(events, evaluations, tables),
+        **_energy(tables, evaluations, finished, congested),
+        **_of_families(tables),
     }
 
 
-def _of_families(tables: Tables, everything: Tables) -> dict[str, Any]:
+class FamilyTables(Mapping[str, "pd.DataFrame"]):
+    """The tables that the summary of a family may read, each read when it is asked for.
+
+    Args:
+        tables: of the run.
+        family: that asks.
+        all_attempts: keep the rows that a resume replaced.
+    """
+
+    def __init__(self, tables: ColumnFrames, family: SystemFamily, *, all_attempts: bool = False) -> None:
+        self._tables, self._family, self._all_attempts = tables, family, all_attempts
+        self._names = sorted({*READ, *family.summary_tables})
+
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        if name not in self._names:
+            raise KeyError(name)
+        columns = self._family.summary_columns.get(name, ())
+        return self._tables.read(name, *columns, all_attempts=self._all_attempts)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _of_families(tables: ColumnFrames) -> dict[str, Any]:
     """Return the numbers of all families; a family that fails leaves its error under ``family_errors``."""
     numbers: dict[str, Any] = {}
     errors: dict[str, str] = {}
     for family in catalogue.families():
         try:
-            numbers |= family.summary(tables, everything)
+            everything = FamilyTables(tables, family, all_attempts=True)
+            numbers |= family.summary(FamilyTables(tables, family), everything)
         except Exception as error:  # recorded and shown in the report: a run of another family must not fail with it
             numbers = {**dict.fromkeys(family.summary_meanings), **numbers}
             errors[family.name] = f"{type(error).__name__}: {error}"
     return numbers | ({"family_errors": errors} if errors else {})
 
 
-def _energy(tables: Tables, everything: Tables, finished: list[int], congested: set[int] | None) -> dict[str, Any]:
-    total = total_of(everything["energy"].to_dict("records"), _energy_of_steps(everything["steps"]))
-    phases, scored = everything["phase_energy"], tables["evaluations"]
-    return energy_facts(phases, total, scored, finished=finished, congested=congested)
+def _energy(
+    tables: ColumnFrames, evaluations: pd.DataFrame, finished: list[int], congested: set[int] | None
+) -> dict[str, Any]:
+    of_steps = _energy_of_steps(tables.read("steps", *_ENERGY_COLUMNS, all_attempts=True))
+    total = total_of(tables.read("energy", all_attempts=True).to_dict("records"), of_steps)
+    phases = tables.read("phase_energy", *_PHASE_COLUMNS, all_attempts=True)
+    return energy_facts(phases, total, evaluations, finished=finished, congested=congested)
+
+
+_ENERGY_COLUMNS = ("rank", "attempt", "energy_source", "time_ns", "time_s", "energy_j")
+_PHASE_COLUMNS = ("rank", "time_ns", "epoch", "phase", "source", "joules", "seconds", "coverage")
 
 
 def _energy_of_steps(steps: pd.DataFrame) -> list[dict[str, Any]]:
@@ -260,12 +291,15 @@ def _energy_of_steps(steps: pd.DataFrame) -> list[dict[str, Any]]:
     return records + streams.join(sums, how="inner").join(last).to_dict("records")
 
 
-def _bytes(tables: Tables, name: str) -> int | None:
-    """Return the bytes of steps, and of service to other ranks after a rank's end."""
-    events = tables["events"]
-    waited = sum(int(data[name]) for data in events.loc[events["kind"] == RanksGathered.kind, "data"])
-    of_steps = _whole(tables["steps"][name].sum(min_count=1))
-    return None if of_steps is None else of_steps + waited
+def _bytes(tables: ColumnFrames) -> dict[str, int | None]:
+    """Return the bytes of steps, and of service to other ranks after a rank's end, of all attempts."""
+    events = tables.read("events", "kind", "data", all_attempts=True)
+    served = events.loc[events["kind"] == RanksGathered.kind, "data"]
+    numbers: dict[str, int | None] = {}
+    for name in ("bytes_sent", "bytes_received"):
+        of_steps = _whole(tables.read("steps", name, all_attempts=True)[name].sum(min_count=1))
+        numbers[name] = None if of_steps is None else of_steps + sum(int(data[name]) for data in served)
+    return numbers
 
 
 def _whole(value: Any) -> int | None:
@@ -347,30 +381,28 @@ def _partition(events: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _deviation(tables: Tables) -> float | None:
+def _deviation(events: pd.DataFrame, evaluations: pd.DataFrame, tables: ColumnFrames) -> float | None:
     """Return the loss deviation under the run's last partition; None if its strategy had none."""
-    events = tables["events"]
     partitions = events.loc[events["kind"] == "partition"].sort_values(["attempt", "step"], kind="stable")
     if partitions.empty or partitions.iloc[-1]["data"].get("layout", "") is None:
         return None
-    return loss_deviation(tables["steps"], tables["evaluations"], first=int(partitions.iloc[-1]["step"]))
+    steps = tables.read("steps", "step", "global_loss")
+    return loss_deviation(steps, evaluations, first=int(partitions.iloc[-1]["step"]))
 
 
-def _finished_epochs(tables: Tables, config: RunConfig) -> list[int]:
+def _finished_epochs(events: pd.DataFrame, tables: ColumnFrames) -> list[int]:
     """Return finished epochs: those with an event ``epoch``; without such events, those followed by a later epoch."""
-    events = tables["events"]
     ended = events.loc[events["kind"] == EpochEnded.kind, "data"]
     if len(ended):  # the event's own column holds the next epoch
         with reading_event(EpochEnded.kind):  # a long run has hundreds of thousands
             return sorted({int(data["epoch"]) for data in ended})
-    started = sorted({int(epoch) for epoch in tables["steps"]["epoch"].dropna()})
+    started = sorted({int(epoch) for epoch in tables.read("steps", "epoch")["epoch"].dropna()})
     over = bool((events["kind"] == "finished").any())
     return started if over else started[:-1]
 
 
-def _congested_epochs(tables: Tables, finished: list[int]) -> set[int] | None:
+def _congested_epochs(events: pd.DataFrame, steps: pd.DataFrame, finished: list[int]) -> set[int] | None:
     """Return finished epochs with a slow link in some step; None if no link was ever slow."""
-    events, steps = tables["events"], tables["steps"]
     partitions = events[events["kind"] == "congestion"]
     partitions = partitions[partitions["rank"] == partitions["rank"].min()].sort_values(
         ["attempt", "step"], kind="stable"
@@ -401,20 +433,36 @@ def _slowest(steps: pd.DataFrame, *within: str) -> pd.Series[float]:
     return steps.groupby([*epochs, "rank"])["time_s"].sum(min_count=1).groupby(epochs).max()
 
 
-def _times(steps: pd.DataFrame, finished: list[int], congested: set[int] | None, *, meets: bool) -> dict[str, Any]:
+def _total_time_s(tables: ColumnFrames) -> float | None:
+    """Return the seconds of all epochs and attempts on their slowest ranks."""
+    steps = tables.read("steps", "attempt", "epoch", "rank", "time_s", all_attempts=True)
+    return finite_number(_slowest(steps, "attempt").sum(min_count=1))
+
+
+def _times(tables: ColumnFrames, finished: list[int], congested: set[int] | None, *, meets: bool) -> dict[str, Any]:
     """Return times and imbalance of epochs; ``meets`` means that ranks synchronise in each step."""
-    columns = ["rank", "step", "epoch", "time_s", *(f"{phase}_s" for phase in OWN_PHASES)]
-    finished_steps = steps.loc[steps["epoch"].isin(finished), columns]
-    by_epoch = {int(epoch): float(seconds) for epoch, seconds in _slowest(finished_steps).dropna().items()}
-    phases = {phase: finite_number(steps[f"{phase}_s"].mean()) for phase in PHASES}
-    total, waited = steps["time_s"].sum(min_count=1), steps["wait_s"].sum(min_count=1)
+    own_times = _own_times(tables, finished)
+    by_epoch = {int(epoch): float(seconds) for epoch, seconds in _slowest(own_times).dropna().items()}
+    phases = {phase: finite_number(_step_column(tables, f"{phase}_s").mean()) for phase in PHASES}
+    total, waited = (_step_column(tables, name).sum(min_count=1) for name in ("time_s", "wait_s"))
     return {
         **{f"epoch_time{name}_s": value for name, value in over_epochs(by_epoch, congested).items()},
         "phase_time_s": phases,
-        "imbalance": _imbalance(finished_steps),
-        **(_balance(finished_steps) if meets else dict.fromkeys(_BALANCE)),
+        "imbalance": _imbalance(own_times),
+        **(_balance(own_times) if meets else dict.fromkeys(_BALANCE)),
         "wait_share": finite_number(waited / total) if finite_number(total) else None,
     }
+
+
+def _step_column(tables: ColumnFrames, name: str) -> pd.Series[float]:
+    return tables.read("steps", name)[name]
+
+
+def _own_times(tables: ColumnFrames, finished: list[int]) -> pd.DataFrame:
+    """Return the steps of finished epochs, with the seconds of each rank's own work."""
+    columns = ["rank", "step", "epoch", "time_s", *(f"{phase}_s" for phase in OWN_PHASES)]
+    steps = tables.read("steps", *columns)
+    return steps.loc[steps["epoch"].isin(finished), columns]
 
 
 _BALANCE = ("iteration_imbalance", "waste_share", "critical_path_share", "slowest_rank", "slowest_rank_share")
@@ -458,10 +506,7 @@ def _imbalance(steps: pd.DataFrame) -> float | None:
 
 def summary_of(tables: RunFrames, state: str, reason: str, rank: int | None) -> dict[str, Any]:
     """Return the content of summary.json, but for the number of rows: state, attempts, and :func:`summarize`."""
-    run, config = tables.run, tables.run.config()
-    read = {*READ, *(table for family in catalogue.families() for table in family.summary_tables)}
-    everything = tables.frames(read, all_attempts=True)
-    counting = {name: frame for name, frame in everything.items() if name not in SPENT}
+    run, config, columns = tables.run, tables.run.config(), ColumnFrames(tables)
     return {
         "schema": SCHEMA,
         "run": run.id,
@@ -469,6 +514,6 @@ def summary_of(tables: RunFrames, state: str, reason: str, rank: int | None) -> 
         "reason": reason,
         "rank": rank,
         **{name: config[name] for name in ("system", "dataset", "model", "ranks")},
-        "attempts": int(everything["steps"]["attempt"].nunique()),
-        **summarize(config, without_replaced(counting), everything),
+        "attempts": int(columns.read("steps", "attempt", all_attempts=True)["attempt"].nunique()),
+        **summarize(config, columns),
     }

@@ -59,6 +59,7 @@ class SystemFamily:
         same_plan: why runs of equal plans have the same losses.
         summary_meanings: number that it adds to the summary of every run -> its meaning.
         summary_tables: record tables that these numbers need, beside those of every run.
+        summary_columns: table -> the columns that they need of it; all of a table that is not named.
         card: title of its card on the dashboard, derived from the name where empty; equal titles share a card.
         idea: the sentence on that card; the summary of its first system where empty.
         sketch: picture on that card, a row for each node, a character for each snapshot: the rank that computes it,
@@ -85,6 +86,7 @@ class SystemFamily:
     same_plan = "both execute the same plan"
     summary_meanings: Mapping[str, str] = MappingProxyType({})
     summary_tables: tuple[str, ...] = ()
+    summary_columns: Mapping[str, Sequence[str]] = MappingProxyType({})
     card = ""
     idea = ""
     sketch: tuple[str, ...] = ()

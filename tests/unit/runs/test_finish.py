@@ -170,7 +170,7 @@ def test_a_long_run_has_the_balance_and_the_slow_epochs_of_its_definition() -> N
     slow = draw.integers(0, 2, len(starts)).tolist()
     links = [{"delay_ms": [[0.0, float(late)], [0.0, 0.0]], "mbit": [[None] * 2] * 2} for late in slow]
     events = pd.DataFrame({"kind": "congestion", "rank": 0, "attempt": 1, "step": starts, "data": links})
-    congested = summary._congested_epochs({"steps": steps, "events": events}, list(range(epochs)))
+    congested = summary._congested_epochs(events, steps, list(range(epochs)))
     late = [interval for interval, is_slow in zip(pairwise([*starts, math.inf]), slow, strict=True) if is_slow]
     assert congested == {
         epoch

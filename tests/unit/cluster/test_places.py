@@ -121,15 +121,6 @@ def test_a_removed_working_folder_is_told_with_what_to_set(tmp_path: Path, entry
     assert f"{setting}=" in message
 
 
-@pytest.mark.parametrize("entry", ["train", "Session"])
-def test_nothing_trains_in_a_removed_working_folder(tmp_path: Path, entry: str) -> None:
-    setup, call, _ = ENTRIES[entry]
-    (tmp_path / "gone").mkdir()
-    gone = "import os; os.rmdir(os.getcwd())\n"
-    message = said(f"{setup}{gone}{call.format(', runs_dir=sys.argv[1]')}", tmp_path / "runs", cwd=tmp_path / "gone")
-    assert "the working folder of this process has been removed" in message and "os.chdir" in message
-
-
 @needs_root
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_a_home_that_may_not_be_entered_is_told_with_what_to_set(open_folder: Path, entry: str) -> None:
@@ -154,16 +145,6 @@ def test_a_run_elsewhere_names_the_folder_of_the_state_that_may_not_be_entered(o
     message = said(f"{TRAIN}{AS_NOBODY}train(config, runs_dir=sys.argv[1])", runs, environment=environment)
     assert "Set DTDG_LAB_STATE to another folder" in message and "home belongs to root" in message
     assert list(runs.iterdir()) == []
-
-
-@needs_root
-def test_a_session_names_the_folder_of_its_state(open_folder: Path) -> None:
-    (open_folder / "state").mkdir(mode=0o755)
-    (open_folder / "runs").mkdir()
-    (open_folder / "runs").chmod(0o777)
-    code = f"{SESSION}{AS_NOBODY}Session(ranks=1, runs_dir=sys.argv[1])"
-    message = said(code, open_folder / "runs", environment={"DTDG_LAB_STATE": str(open_folder / "state")})
-    assert "Set DTDG_LAB_STATE to another folder" in message and f"{open_folder / 'state'} belongs to root" in message
 
 
 def test_nothing_is_computed_for_a_folder_that_cannot_be_written(

@@ -230,23 +230,6 @@ def test_signals_are_taken_for_a_while_and_delivered_at_its_end() -> None:
     assert "stop-signals" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_a_request_that_is_refused_is_sent_again() -> None:
-    tries: list[str] = []
-
-    def request(name: str) -> None:
-        tries.append(name)
-        if len(tries) < 3:
-            raise ControlError("not yet")
-
-    with StopSignals(tries.append, deliver=False) as signals:
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(0.05)
-        signals.request = request
-        until(lambda: len(tries) == 3, timeout_s=5)
-        time.sleep(0.3)
-    assert tries == ["SIGTERM"] * 3
-
-
 def test_an_ignored_signal_stays_ignored_and_other_threads_take_none() -> None:
     before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     try:

@@ -1,14 +1,12 @@
-"""Exported files made by others, names with signs of code in them, and a seal that reads as an array does."""
+"""Exported files made by others, and names with signs of code in them."""
 
 from __future__ import annotations
 
-import copy
 import gc
 import gzip
 import html
 import io
 import json
-import pickle
 import runpy
 import shutil
 import zipfile
@@ -19,17 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 
 import dtdg_lab as lab
-from dtdg_lab.config.catalogue import PROTOCOLS
-from dtdg_lab.core.errors import RunStoreError, TestPartError
-from dtdg_lab.datasets.names import load_dataset
+from dtdg_lab.core.errors import RunStoreError
 from dtdg_lab.export.artifacts import script
 from dtdg_lab.export.export import KINDS, export
 from dtdg_lab.export.race import open_race, pack_race
-from dtdg_lab.graphs.sealed import SealedArray, begin_training, sealed
-from dtdg_lab.graphs.split import split
 from dtdg_lab.runs import exports, packed_run
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.exports import open_run
@@ -40,8 +33,6 @@ from dtdg_lab.runs.stored_run import StoredRun
 from dtdg_lab.studies.race_plan import RacePlan, new_race
 from dtdg_lab.studies.race_result import Race
 from dtdg_lab.studies.trials import TrialJournal, planned
-from dtdg_lab.training.checkpoint import Checkpoint
-from dtdg_lab.training.position import Position
 from dtdg_lab.visualization.studies.race import Curve, RaceLevel, race_panels
 from dtdg_lab.visualization.studies.race_bounds import Bound, bounds_panels
 from tests.stored_runs import finished_run
@@ -238,24 +229,7 @@ def test_a_step_without_a_time_is_drawn(done: StoredRun, tmp_path: Path) -> None
         export(tmp_path / "a", tmp_path, kind)
 
 
-# the seal
-
-
-def test_what_is_sealed_is_calculated_with_as_an_array_is() -> None:
-    array = np.arange(12.0).reshape(4, 3)
-    seen: list[int] = []
-    guarded: Any = SealedArray(array, lambda what, last: seen.append(last), "label")
-    np.testing.assert_array_equal(guarded > 3, array > 3)
-    np.testing.assert_array_equal(2 * guarded + array, 3 * array)
-    np.testing.assert_array_equal(np.maximum(guarded, 5), np.maximum(array, 5))
-    np.testing.assert_array_equal(guarded[np.array([[True, False, True]] * 2 + [[False] * 3] * 2)], [0, 2, 3, 5])
-    assert seen == [3, 3, 3, 1]  # the last index reads snapshots 0 and 1 only
-    seen.clear()
-    assert guarded[True].shape == (1, 4, 3)
-    assert seen == [3]
-
-
-# charts, and checkpoints of other versions
+# charts
 
 
 def test_a_contestant_is_drawn_letter_for_letter() -> None:
@@ -271,18 +245,6 @@ def test_a_contestant_is_drawn_letter_for_letter() -> None:
     assert all("<b>" not in text and html.unescape(text).startswith(label) for text in texts)
 
 
-def test_checkpoints_say_their_version_and_newer_ones_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "last.pt"
-    Checkpoint({"w": torch.ones(3)}, {}, Position(1, 2, 3), "{}", [], "").save(path)
-    held = torch.load(path, weights_only=True)
-    assert Checkpoint.load(path).position == Position(1, 2, 3)
-    torch.save({name: value for name, value in held.items() if name != "schema"}, path)  # as versions before wrote it
-    assert Checkpoint.load(path).position == Position(1, 2, 3)
-    torch.save({**held, "schema": held["schema"] + 1, "more": {}}, path)
-    with pytest.raises(RunStoreError, match=r"(?s)last\.pt was written by a newer version.*Update dtdg_lab"):
-        Checkpoint.load(path)
-
-
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "tensorboard"])
 def test_a_file_of_ones_own_is_never_replaced(done: StoredRun, raced: Race, kind: str, tmp_path: Path) -> None:
     mine = tmp_path / ("thesis.zip" if kind == "parquet" else "thesis.gz" if kind == "trace" else "thesis.txt")
@@ -296,16 +258,6 @@ def test_a_file_of_ones_own_is_never_replaced(done: StoredRun, raced: Race, kind
     for what in (done, raced):
         export(what, mine, kind, overwrite=True)
         export(what, mine, kind, overwrite=True)
-
-
-def test_a_copy_is_sealed_as_far_as_its_original() -> None:
-    graph = load_dataset("growing", generated_nodes=20, generated_edges=60, generated_snapshots=12)
-    guarded = sealed(graph, split(graph.num_snapshots, graph.edge_life, PROTOCOLS["warm"]))
-    assert len(pickle.loads(pickle.dumps(guarded)).snapshots[:]) == graph.num_snapshots  # plans are being made
-    begin_training(guarded)
-    for copied in (copy.copy(guarded), copy.deepcopy(guarded), pickle.loads(pickle.dumps(guarded))):
-        with pytest.raises(TestPartError, match="edges of snapshot"):
-            copied.snapshots[:]
 
 
 def test_a_table_that_would_fill_the_memory_is_refused(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import pickle
 import re
@@ -21,7 +22,7 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.engine.strategy import BuildContext
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.sealed import Seal, SealedGraph, begin_training, last_read, seal_of, sealed, unsealed
+from dtdg_lab.graphs.sealed import Seal, SealedArray, SealedGraph, begin_training, last_read, seal_of, sealed, unsealed
 from dtdg_lab.graphs.split import split
 from dtdg_lab.systems.hybrid_batches.controller import BatchSizeController
 from dtdg_lab.tasks.classification import Classification
@@ -308,6 +309,20 @@ def test_edges_are_sealed_when_training_begins_and_not_before() -> None:
         assert guarded.snapshots[-1] is graph.snapshots[-1]
 
 
+def test_what_is_sealed_is_calculated_with_as_an_array_is() -> None:
+    array = np.arange(12.0).reshape(4, 3)
+    seen: list[int] = []
+    guarded: Any = SealedArray(array, lambda what, last: seen.append(last), "label")
+    np.testing.assert_array_equal(guarded > 3, array > 3)
+    np.testing.assert_array_equal(2 * guarded + array, 3 * array)
+    np.testing.assert_array_equal(np.maximum(guarded, 5), np.maximum(array, 5))
+    np.testing.assert_array_equal(guarded[np.array([[True, False, True]] * 2 + [[False] * 3] * 2)], [0, 2, 3, 5])
+    assert seen == [3, 3, 3, 1]  # the last index reads snapshots 0 and 1 only
+    seen.clear()
+    assert guarded[True].shape == (1, 4, 3)
+    assert seen == [3]
+
+
 def test_a_block_that_raises_leaves_the_seal_closed() -> None:
     guarded, _, readable = guarded_graph()
     with pytest.raises(ZeroDivisionError), guarded.seal.opened():
@@ -332,14 +347,18 @@ def test_labels_of_test_vertices_read_as_unknown_in_every_snapshot() -> None:
         assert np.array_equal(guarded.classes[0], whole.classes[0])
 
 
-def test_a_copy_in_another_process_is_sealed_too() -> None:
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda graph: pickle.loads(pickle.dumps(graph))])
+def test_a_copy_is_sealed_too(copied: Callable[[Any], Any]) -> None:
     guarded, graph, readable = guarded_graph()
+    begin_training(guarded)
     with guarded.seal.opened():
-        copy = pickle.loads(pickle.dumps(guarded))
-    assert isinstance(copy, SealedGraph) and not copy.seal.is_open
-    assert np.array_equal(copy.targets[:readable], graph.targets[:readable])
+        other = copied(guarded)
+    assert isinstance(other, SealedGraph) and not other.seal.is_open
+    assert np.array_equal(other.targets[:readable], graph.targets[:readable])
     with pytest.raises(TestPartError):
-        copy.targets[readable]
+        other.targets[readable]
+    with pytest.raises(TestPartError, match="edges of snapshot"):
+        other.snapshots[:]
 
 
 def test_a_graph_without_a_seal_has_one_that_seals_nothing() -> None:

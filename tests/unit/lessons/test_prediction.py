@@ -31,6 +31,7 @@ def test_nothing_is_revealed_before_it_is_predicted() -> None:
     assert asked.value is None and not asked._buttons.disabled and asked._described.value == ""
     asked.guess("hash")
     assert "you predicted hash" in asked.reveal("metis")
+    assert asked._buttons.disabled and "metis" in asked._described.value, "nothing can be clicked after it"
 
 
 def test_a_long_cell_asks_for_its_predictions_first() -> None:
@@ -69,13 +70,6 @@ def test_it_is_a_widget_whose_question_is_text_and_no_markup() -> None:
     bundle = data[0] if isinstance(data, tuple) else data
     assert "application/vnd.jupyter.widget-view+json" in bundle
     assert asked._asked.value == "<b>Which &lt;one&gt;?</b>"
-
-
-def test_after_the_reveal_nothing_can_be_clicked() -> None:
-    asked = Prediction(QUESTION, CHOICES)
-    asked.guess("metis")
-    asked.reveal("hash")
-    assert asked._buttons.disabled and "hash" in asked._described.value
 
 
 @pytest.mark.parametrize("choices", [(), ("hash",), ("hash", "hash")])

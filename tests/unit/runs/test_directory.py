@@ -79,11 +79,6 @@ def test_a_folder_without_permission_is_a_clear_error(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
 
 
-def test_opening_something_else_says_what_a_run_is(tmp_path: Path) -> None:
-    with pytest.raises(RunStoreError, match=r"is not a run.*config\.json"):
-        RunDirectory.open(tmp_path)
-
-
 def test_status_is_never_torn(tmp_path: Path) -> None:
     run = RunDirectory.create(CONFIG, root=tmp_path)
     stop, seen = threading.Event(), set()

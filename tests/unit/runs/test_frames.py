@@ -91,13 +91,6 @@ def test_a_line_without_what_its_table_is_read_by_is_damaged(
             read()
 
 
-def test_a_number_of_a_line_that_is_none_is_damage(tmp_path: Path) -> None:
-    path = tmp_path / "rank0.jsonl"
-    path.write_text(line("memory", ["step"], [[1]]).replace('"seq": 0', '"seq": "0"'))
-    with pytest.raises(DataError, match="format of record lines"):
-        list(read_lines(path))
-
-
 def test_a_growing_file_is_followed(tmp_path: Path) -> None:
     path = tmp_path / "rank0.jsonl"
     file = RecordFile(path)

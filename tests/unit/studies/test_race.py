@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 import pytest
 
 from dtdg_lab.cluster import one_run
-from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunFailedError, RunStoreError
+from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunStoreError
 from dtdg_lab.studies import trial_runner as race_runner
 from dtdg_lab.studies.race import prepare, race
 from dtdg_lab.studies.race_plan import FILE, StopRule, find_race
@@ -197,19 +197,3 @@ def test_one_process_writes_a_race_and_a_damaged_one_is_left_as_it_is(tmp_path):
     with pytest.raises(RunStoreError, match="is not a race"):
         open_race(tmp_path)
     assert find_race("other", tmp_path) is None, "a damaged race of another name is in nobody's way"
-
-
-def test_a_stopped_run_ends_the_race_and_keeps_what_is_done(tmp_path, monkeypatch):
-    real = one_run.run_config
-
-    def stopped(config, **more):
-        done = real(config, **more)
-        if config.system == "psg":
-            done.run.directory.write_status("stopped")
-        return done
-
-    monkeypatch.setattr(race_runner, "run_config", stopped)
-    with pytest.raises(RunFailedError, match=r"was stopped, and the race with it.*-stop; the same call resumes"):
-        race(PAIR, seeds=(0,), runs_dir=tmp_path, name="stop", progress=False)
-    (folder,) = (tmp_path / "races").iterdir()
-    assert [run.state for run in open_race(folder).runs] == ["finished", "finished", "left"]

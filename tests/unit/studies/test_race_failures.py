@@ -115,17 +115,6 @@ def test_a_line_that_was_removed_as_advised_leaves_its_trial_as_before(
         TrialJournal(study.path).read()
 
 
-def test_an_error_of_whoever_watches_a_study_is_no_trials_fault(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    training = pretend_training(monkeypatch)
-    sweep = Sweep(BASE, {"full_snapshots": (1, 2)}, (0,))
-    with pytest.raises(ConfigError, match="whoever watches"):
-        run_study(sweep, name="s", runs_dir=tmp_path, progress=False, on_start=raising)
-    (trial,) = TrialJournal(tmp_path / "studies" / "s").read()
-    assert trial.status == "interrupted" and training.made == []
-
-
 def test_the_advisor_learns_from_no_run_that_was_steered_but_from_one_that_ended_early(tmp_path: Path) -> None:
     run = finished_run(tmp_path)  # its learning rate was changed at step 7
     finish(run, "finished")

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from dtdg_lab.studies.run_study import run_study
 from dtdg_lab.studies.search_space import choice, log_uniform
 from dtdg_lab.studies.study import open_study
 from dtdg_lab.studies.sweep import Sweep
-from dtdg_lab.studies.trials import FILE, Trial, TrialJournal
+from dtdg_lab.studies.trials import FILE
 from tests.factories import small_config
 
 BASE = small_config(epochs=6, parts=2, threads=1, evaluate_every=3)
@@ -130,21 +129,3 @@ def test_a_second_writer_is_told_who_writes(tmp_path: Path) -> None:
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
         child.stderr.close()
-
-
-def test_a_line_cut_off_by_a_kill_is_written_over(tmp_path: Path) -> None:
-    folder = tmp_path / "runs" / "studies" / "killed"
-    folder.mkdir(parents=True)
-    log = TrialJournal(folder)
-    file = folder / FILE
-    trial = Trial("a", 0, {}, 0, status="running")
-    log.put(trial)
-    file.write_text(file.read_text() + file.read_text()[:30])
-    again = TrialJournal(folder)
-    assert again.read() == [trial]
-    again.put(replace(trial, run=tmp_path / "runs" / "x"))
-    assert [trial.run for trial in again.read()] == [tmp_path / "runs" / "x"]
-    assert len(file.read_text().splitlines()) == 4 and str(tmp_path) not in file.read_text()
-    file.write_text(file.read_text().replace("seed", "sede"))
-    with pytest.raises(RunStoreError, match=r"optuna\.journal is damaged"):
-        log.read()

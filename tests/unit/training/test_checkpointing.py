@@ -213,6 +213,18 @@ def test_a_checkpoint_of_another_version_is_refused_with_what_to_do(tmp_path: Pa
     run_forward(config, small_graph(), path)  # looking at a model needs no optimiser
 
 
+def test_checkpoints_say_their_version_and_newer_ones_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "last.pt"
+    Checkpoint({"w": torch.ones(3)}, {}, Position(1, 2, 3), "{}", [], "").save(path)
+    held = torch.load(path, weights_only=True)
+    assert Checkpoint.load(path).position == Position(1, 2, 3)
+    torch.save({name: value for name, value in held.items() if name != "schema"}, path)  # as versions before wrote it
+    assert Checkpoint.load(path).position == Position(1, 2, 3)
+    torch.save({**held, "schema": held["schema"] + 1, "more": {}}, path)
+    with pytest.raises(RunStoreError, match=r"(?s)last\.pt was written by a newer version.*Update dtdg_lab"):
+        Checkpoint.load(path)
+
+
 def test_resuming_on_other_data_is_refused_with_both_hashes(tmp_path: Path) -> None:
     train(tmp_path, script={1: {"stop": True}})
     path, graph = tmp_path / "last.pt", small_graph()

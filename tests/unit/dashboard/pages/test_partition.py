@@ -273,16 +273,6 @@ def test_a_partitioner_that_fails_is_told_in_its_row_and_the_others_are_measured
     assert dashboard.pages["Partition"].looked_at.options == ["hash"]
 
 
-@pytest.mark.slow
-def test_more_parts_than_vertices_are_refused_in_words(dashboard):
-    choose(dashboard, "generated_edges", 10)
-    choose(dashboard, "generated_nodes", 40)
-    measured(dashboard, "hash", parts=64)
-    assert "64" in dashboard.pages["Partition"].table.value and "40" in dashboard.pages["Partition"].table.value
-    looked_at = dashboard.pages["Partition"].looked_at
-    assert looked_at.options == [RUN] and not looked_at.visible
-
-
 def test_what_cannot_be_asked_is_said_beside_the_button(dashboard, monkeypatch, tmp_path):
     page = dashboard.pages["Partition"]
     measured(dashboard)

@@ -186,9 +186,7 @@ def test_a_control_shows_that_it_has_the_focus(page: Any) -> None:
 
 
 @pytest.mark.slow
-def test_escape_gives_a_dragged_slider_back_its_value_and_keys_move_it(
-    page: Any, shown: tuple[str, list[Dashboard]]
-) -> None:
+def test_escape_takes_a_drag_back_and_keys_move_a_slider(page: Any, shown: tuple[str, list[Dashboard]]) -> None:
     run = shown[1][-1].session.current
     assert run is not None
     before, asked = run.config["learning_rate"], len(run.requests)

@@ -155,7 +155,7 @@ def test_a_full_disk_is_a_clear_error_and_training_stops(session: Session, confi
     stop(again)
 
 
-def test_the_cause_is_reported_before_the_group_is_closed(
+def test_the_cause_comes_before_the_group_is_closed(
     tmp_path: Path, config: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Closing breaks the collectives of the other ranks, whose errors say nothing about the cause."""

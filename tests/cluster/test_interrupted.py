@@ -50,7 +50,7 @@ def assert_offered(session: Session) -> None:
 
 
 @pytest.mark.slow
-def test_after_everything_was_killed_a_new_session_resumes(
+def test_a_new_session_resumes_after_everything_died(
     tmp_path: Path, config: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernel = start_kernel(tmp_path, config.replace(epochs=100_000), idle_s=60)
@@ -82,9 +82,7 @@ def test_after_everything_was_killed_a_new_session_resumes(
         assert steps[steps["rank"] == rank].step.tolist() == list(range(steps.step.max() + 1))
 
 
-def test_a_session_resumes_a_folder_a_stored_run_and_a_handle(
-    session: Session, tmp_path: Path, config: RunConfig
-) -> None:
+def test_a_session_resumes_folders_stored_runs_and_handles(session: Session, tmp_path: Path, config: RunConfig) -> None:
     first = run = session.train(config.replace(epochs=100_000))
     for kind in (str, open_run, lambda path: first):
         until_step(run, 2)

@@ -146,9 +146,7 @@ def _named(knob: dict[str, Any]) -> list[tuple[str, int]]:
 
 
 @pytest.mark.slow
-def test_what_cannot_be_partitioned_leaves_the_run_going(
-    session: Session, halo: RunConfig, trap: Path, tmp_path: Path
-) -> None:
+def test_a_failed_partition_leaves_the_run_going(session: Session, halo: RunConfig, trap: Path, tmp_path: Path) -> None:
     other = lab.datasets.load("growing", generated_nodes=200, generated_snapshots=30, seed=5)
     lab.partition.partition(other, "hash", parts=2).save(tmp_path / "other.npz")
     (tmp_path / "damaged.npz").write_bytes((tmp_path / "other.npz").read_bytes()[:200])

@@ -151,9 +151,7 @@ def test_a_server_that_dies_or_stands_still_is_named_and_the_run_is_resumed(
     assert again.status == "stopped"
 
 
-def test_a_server_killed_again_after_a_resume_is_named_again_and_a_third_attempt_trains(
-    session: Session, remote: RunConfig
-) -> None:
+def test_a_server_killed_twice_is_named_twice_and_the_third_attempt_trains(session: Session, remote: RunConfig) -> None:
     run = session.train(remote)
     for attempt in (1, 2):
         until_step(run, run.live.progress.step + 10)

@@ -71,7 +71,7 @@ def test_what_a_user_sets_on_engines_does_not_reach_a_run(session: Session, conf
     assert losses[0] == losses[1] and len(set(losses[0])) > 2
 
 
-def test_a_run_is_stopped_before_its_first_step(
+def test_a_run_stops_before_its_first_step(
     session: Session, config: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rank 0 waits for a partition that another process makes, and rank 1 for rank 0."""
@@ -125,7 +125,7 @@ def test_stopped_and_resumed_equals_uninterrupted(session: Session, config: RunC
     assert again.summary["test_loss"] == whole.summary["test_loss"]
 
 
-def test_the_status_is_current_while_long_records_are_read(
+def test_the_status_is_current_while_records_are_read(
     session: Session, config: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def long(handle: FollowedRun, rank: int) -> bool:

@@ -129,9 +129,7 @@ def test_kept_logs_hold_no_key_and_only_the_newest_stay(spoiled, tmp_path: Path)
     assert not list(state_root().glob("sessions/*"))
 
 
-def test_a_broken_profile_folder_of_ipython_does_not_stop_a_session(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_session_starts_beside_a_broken_profile_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("no folder")
     warnings.filterwarnings("ignore", "IPython dir")
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "file"))
@@ -141,9 +139,7 @@ def test_a_broken_profile_folder_of_ipython_does_not_stop_a_session(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system")
-def test_a_disk_that_fills_while_a_session_starts_is_told_and_logs_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_fills_while_a_session_starts_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = tmp_path / "small"
     small.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=120k", "tmpfs", small]

@@ -157,7 +157,7 @@ def test_what_cannot_be_measured_is_refused_before_anything_trains(
     assert not trained and not list(tmp_path.iterdir())
 
 
-def test_a_run_that_does_not_end_ends_the_study(
+def test_a_stopped_run_ends_the_study(
     trained: list[RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stopped(config: RunConfig, **_: Any) -> Any:

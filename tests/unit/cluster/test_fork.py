@@ -201,7 +201,7 @@ def test_one_can_be_kept_in_a_pause_and_after_the_last_step(tmp_path: Path) -> N
     assert [kept.name for kept in run.directory.checkpoints] == [f"step-{last:05d}", "last"]
 
 
-def test_a_full_disk_ends_the_run_in_words_and_leaves_no_half_checkpoint(
+def test_a_full_disk_ends_the_run_and_leaves_no_half_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save = torch.save
@@ -223,9 +223,7 @@ def test_a_full_disk_ends_the_run_in_words_and_leaves_no_half_checkpoint(
     assert fork(run, at=1).status == "finished"
 
 
-def test_a_fork_that_cannot_be_made_leaves_nothing(
-    psg: StoredRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fork_that_fails_leaves_nothing(psg: StoredRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

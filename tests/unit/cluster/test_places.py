@@ -147,9 +147,7 @@ def test_a_run_elsewhere_names_the_folder_of_the_state_that_may_not_be_entered(o
     assert list(runs.iterdir()) == []
 
 
-def test_nothing_is_computed_for_a_folder_that_cannot_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_computed_for_a_folder_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setattr(local, "_train", lambda *_, **__: pytest.fail("it trains"))
     for given in (tmp_path / "file", tmp_path / "file" / "runs", "/proc/runs"):

@@ -69,7 +69,7 @@ def test_a_steered_run_repeats(psg: StoredRun, tmp_path: Path) -> None:
     assert events(twice, "control_received") == events(again, "control_received")
 
 
-def test_a_schedule_from_measured_times_is_taken_from_the_records(
+def test_a_schedule_of_measured_times_is_taken_from_the_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = small("dygnex-g", profile_epochs=2, epochs=5, group_times="profile")

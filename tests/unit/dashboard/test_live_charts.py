@@ -204,9 +204,7 @@ def test_a_handle_is_dragged_in_the_picture_in_which_it_was_taken() -> None:
     )
 
 
-def test_a_proposal_stays_while_it_is_dragged_and_for_a_while_after_it_was_requested(
-    counted: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_proposal_stays_for_a_while_after_it_was_requested(counted: None, monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = [0.0]
     monkeypatch.setattr("dtdg_lab.dashboard.live_charts.time.monotonic", lambda: now_s[0])
     page = Page("step_count")
@@ -238,9 +236,7 @@ def test_a_handle_that_is_released_requests_its_setting() -> None:
     assert page.requests == [{"window": 6}, {"learning_rate": 0.0123}, {"alpha": 0.3}]
 
 
-def test_a_chart_that_cannot_be_drawn_says_so_and_leaves_the_others(
-    counted: None, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_chart_that_fails_says_so_and_leaves_the_others(counted: None, caplog: pytest.LogCaptureFixture) -> None:
     page = Page("broken", "step_count")
     page.add_steps(0, 3)
     page.sent.clear()

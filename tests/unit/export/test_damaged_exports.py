@@ -260,7 +260,7 @@ def test_a_file_of_ones_own_is_never_replaced(done: StoredRun, raced: Race, kind
         export(what, mine, kind, overwrite=True)
 
 
-def test_a_table_that_would_fill_the_memory_is_refused(
+def test_a_table_larger_than_memory_is_refused(
     done: StoredRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packed_run, "_MOST_VALUES", 2**20)

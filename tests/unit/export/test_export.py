@@ -304,7 +304,7 @@ def test_a_script_repeats_its_run_bit_for_bit(
     assert f"validation_loss: {trained.summary['validation_loss']!r}, recorded" in capsys.readouterr().out
 
 
-def test_a_notebook_repeats_its_run_bit_for_bit(
+def test_a_notebook_repeats_its_run_exactly(
     trained: StoredRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = export(trained, tmp_path, "notebook")
@@ -410,7 +410,7 @@ def test_a_folder_of_something_else_is_never_replaced(steered: StoredRun, tmp_pa
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
-def test_a_full_disk_leaves_nothing_half_written(
+def test_a_full_disk_leaves_nothing(
     steered: StoredRun, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any, **__: Any) -> None:

@@ -136,9 +136,7 @@ def test_buttons_do_what_calls_do(bench: CacheBench) -> None:
 
 
 @pytest.mark.parametrize(("window", "preferred"), thinned([(3, None), (16, 0), (16, 4)], [1]))
-def test_what_cannot_be_chosen_is_refused_and_changes_nothing(
-    bench: CacheBench, window: int, preferred: int | None
-) -> None:
+def test_a_refused_choice_changes_nothing(bench: CacheBench, window: int, preferred: int | None) -> None:
     bench.choose(16)
     with pytest.raises(PlanError):
         bench.choose(window, preferred)

@@ -77,9 +77,7 @@ def is_complete_page(file: Path) -> bool:
     return "Plotly.newPlot(" in text and "plotly.js v" in text and "<script src" not in text and "<link" not in text
 
 
-def test_without_kaleido_each_chart_is_a_page_that_needs_no_internet(
-    run: StoredRun, tmp_path: Path, without_kaleido: None
-) -> None:
+def test_without_kaleido_each_chart_is_a_page_by_itself(run: StoredRun, tmp_path: Path, without_kaleido: None) -> None:
     files = run.save_figures(tmp_path / "new" / "figures")
     assert {file.stem for file in files} == {name.replace("_", "-") for name in run.figures()} >= NAMES
     assert sorted(files) == sorted((tmp_path / "new" / "figures").iterdir())
@@ -137,9 +135,7 @@ def test_kaleido_without_chrome_says_what_to_install_and_leaves_nothing(run: Sto
     assert list((tmp_path / "figures").iterdir()) == []
 
 
-def test_an_old_kaleido_and_one_that_fails_are_stated(
-    run: StoredRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_old_or_failing_kaleido_is_stated(run: StoredRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kaleido = pytest.importorskip("kaleido", reason="pip install 'dtdg-lab[figures]'")
     failure = mock.Mock(side_effect=RuntimeError("the browser\n seemed to close"))
     monkeypatch.setattr(kaleido, "write_fig_from_object_sync", failure)

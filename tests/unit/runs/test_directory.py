@@ -59,7 +59,7 @@ def test_a_file_in_place_of_the_root_is_a_clear_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("code", "words"), [(errno.ENOSPC, "disk is full"), (errno.EROFS, "read-only")])
-def test_a_full_or_read_only_disk_leaves_nothing(
+def test_an_unwritable_disk_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, words: str
 ) -> None:
     def refuse(*_: object) -> None:

@@ -102,9 +102,7 @@ def test_bytes_of_steps_that_a_resume_made_again_count_everywhere(tmp_path: Path
     assert sent is not None and sent.tolist() == [0, 30_000 + 1_000 + 2_000, 42_100], "one step after the resume"
 
 
-def test_lines_that_arrive_while_finishing_are_in_the_final_form(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lines_that_arrive_while_finishing_are_in_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rank 1 may still be closing its file when rank 0 brings the run to its end."""
     run = finished_run(tmp_path)
     written = finish_module.write_report
@@ -124,9 +122,7 @@ def test_lines_that_arrive_while_finishing_are_in_the_final_form(
     assert is_current(run, 1)
 
 
-def test_a_run_that_is_resumed_while_its_files_are_written_stays_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_resumed_while_its_files_are_written_stays_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a long run the files take seconds: a user may repair and resume before."""
     run = finished_run(tmp_path)
     written = finish_module.write_report
@@ -238,9 +234,7 @@ def test_an_opened_run_gives_frames_events_and_figures(tmp_path: Path) -> None:
     assert stored.report() == run.report_file
 
 
-def test_a_family_whose_summary_fails_is_named_and_the_rest_is_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_family_whose_summary_fails_is_named_beside_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = finished_run(tmp_path)
     family = next(each for each in catalogue.families() if each.summary_meanings)
 

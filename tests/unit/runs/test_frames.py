@@ -80,7 +80,7 @@ def test_a_torn_last_line_is_left_out_and_damage_in_the_middle_is_named(tmp_path
         ),
     ],
 )
-def test_a_line_without_what_its_table_is_read_by_is_damaged(
+def test_a_line_without_its_key_columns_is_damaged(
     table: str, facts: dict[str, object], words: str, tmp_path: Path
 ) -> None:
     run = finished_run(tmp_path, epochs=1)

@@ -56,7 +56,7 @@ GAPS: list[tuple[dict[str, Any], int, bool]] = [
 
 @pytest.mark.parametrize("described", [True, False])
 @pytest.mark.parametrize(("settings", "purge", "leaky"), thinned(GAPS, keep=[1, 2, 3]), ids=str)
-def test_protocol_gap_and_data_of_a_run(
+def test_protocol_gap_and_data(
     settings: dict[str, Any], purge: int, leaky: bool, described: bool, tmp_path: Path
 ) -> None:
     run = run_of(tmp_path, described=described, **settings)
@@ -102,7 +102,7 @@ def test_the_table_names_what_losses_stand_on_and_the_baselines(tmp_path: Path) 
     ],
     ids=str,
 )
-def test_runs_that_are_evaluated_differently_are_marked_prominently(
+def test_runs_that_are_evaluated_differently_are_marked_first(
     other: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
     found = compare([run_of(tmp_path), run_of(tmp_path, **other)])

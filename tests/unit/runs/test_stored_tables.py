@@ -101,9 +101,7 @@ def test_tables_from_parquet_follow_the_lines_that_come_later(tmp_path: Path) ->
     assert len(tables.rows("steps")) == 2 * 15 + 3
 
 
-def test_a_resume_into_rows_that_parquet_has_as_sums_recounts_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resume_recounts_rows_that_parquet_has_as_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (recent_rows, stored_tables):
         monkeypatch.setattr(module, "FEW_ROWS", 4)
     run, config = finished_run(tmp_path, epochs=8), RunConfig(system="psg", dataset="growing", ranks=2, epochs=8)
@@ -152,7 +150,7 @@ def test_texts_and_numbers_that_few_readers_take_are_kept(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("reads", ["tables", "frames"])
-def test_files_that_are_written_again_while_they_are_read_are_not_taken(
+def test_files_written_again_while_read_are_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: str
 ) -> None:
     run, config = finished_run(tmp_path), RunConfig(system="psg", dataset="growing", ranks=2)

@@ -96,9 +96,7 @@ def test_a_contestant_keeps_its_name_where_another_of_its_system_joins(tmp_path:
     assert list(RacePlan.load(folder).configs) == ["psg", "psg, learning_rate 0.5", "single"]
 
 
-def test_a_line_that_was_removed_as_advised_leaves_its_trial_as_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_removed_line_leaves_its_trial_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     training = pretend_training(monkeypatch)
     sweep = Sweep(BASE, {"full_snapshots": (1, 2)}, (0,))
     study = run_study(sweep, name="s", runs_dir=tmp_path, progress=False)

@@ -108,9 +108,7 @@ def test_failed_trials_keep_their_reason_and_are_tried_once_a_call(tmp_path: Pat
 
 
 @pytest.mark.parametrize("error", [RunStoreError("the disk is full"), KeyboardInterrupt()], ids=["disk", "interrupt"])
-def test_what_is_no_trials_fault_ends_the_study_and_it_goes_on(
-    tmp_path: Path, training: PretendTraining, error: BaseException
-) -> None:
+def test_a_study_that_broke_off_goes_on(tmp_path: Path, training: PretendTraining, error: BaseException) -> None:
     def break_off(config: RunConfig) -> None:
         if len(training.made) == 3:
             raise error
@@ -232,9 +230,7 @@ def test_what_can_be_known_before_is_said_before(tmp_path: Path, how: dict[str, 
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_search_shares_runs_of_equal_draws_and_tells_what_no_config_allows(
-    tmp_path: Path, training: PretendTraining
-) -> None:
+def test_a_search_shares_runs_and_tells_what_no_config_allows(tmp_path: Path, training: PretendTraining) -> None:
     space = {"full_snapshots": choice(1, 2), "window": integer(1, 2)}
     sweep = Sweep(BASE, space=space, trials=12, sampler="random")
     study = study_in(tmp_path, sweep)

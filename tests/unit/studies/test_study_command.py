@@ -51,7 +51,7 @@ def test_figure_8_refuses_what_does_not_decay() -> None:
     }
 
 
-def test_the_command_makes_a_study_and_goes_on(
+def test_the_command_resumes_its_study(
     tmp_path: Path, training: PretendTraining, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, runs = tmp_path / "mine.json", tmp_path / "runs"

@@ -57,9 +57,7 @@ def test_another_choice_brings_another_card_and_charts_of_other_names(page: Card
     assert sorted(name for group in page.system.groups.values() for name in group) == sorted(TEXTS)
 
 
-def test_the_run_that_is_followed_is_shown_on_the_card_of_its_system(
-    page: CardPage, loop: Loop, tmp_path: Path
-) -> None:
+def test_the_run_that_is_followed_is_shown_on_its_card(page: CardPage, loop: Loop, tmp_path: Path) -> None:
     run = _run(tmp_path, system="psg")
     page.open()
     page.follow(run)

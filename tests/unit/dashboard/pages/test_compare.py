@@ -192,9 +192,7 @@ def test_a_dragged_target_is_taken_back_by_escape(dashboard: Dashboard, session:
     assert "0.234" in json.loads(page.table.content)["target"]
 
 
-def test_stored_runs_are_compared_with_those_of_the_session(
-    dashboard: Dashboard, session: PretendSession, tmp_path: Path
-) -> None:
+def test_stored_runs_are_compared_with_new_ones(dashboard: Dashboard, session: PretendSession, tmp_path: Path) -> None:
     train(dashboard, session)
     config = session.current.live.started_config
     stored = finished_run(tmp_path, **{**config.flat, "epochs": 2})

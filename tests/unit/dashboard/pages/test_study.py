@@ -67,9 +67,7 @@ def test_the_map_grows_with_the_study(tmp_path: Path, training: PretendTraining,
     loop.until(lambda: page.up.value == "full_snapshots", page=page)
 
 
-def test_a_click_opens_the_run_and_its_report(
-    tmp_path: Path, training: PretendTraining, page: StudyPage, loop: Loop
-) -> None:
+def test_a_click_opens_a_run_and_report(tmp_path: Path, training: PretendTraining, page: StudyPage, loop: Loop) -> None:
     study = study_in(tmp_path)
     real = finished_run(tmp_path / "real")
     finish(real, "finished")
@@ -94,9 +92,7 @@ def click(page: StudyPage, customdata: list[str]) -> None:
     page.map._handle_msg(json.dumps({"display": "d", "visible": ["study-map"], "kind": "clicked", **point}))
 
 
-def test_what_cannot_be_read_is_said_on_the_page(
-    tmp_path: Path, training: PretendTraining, page: StudyPage, loop: Loop
-) -> None:
+def test_damage_is_said_on_the_page(tmp_path: Path, training: PretendTraining, page: StudyPage, loop: Loop) -> None:
     study = study_in(tmp_path)
     loop.until(lambda: len(page.trial.options) == 5, page=page)
     page.trial.value = study.trials[0].key  # a run without records

@@ -1,1 +1,1 @@
-"""Processes talking to each other: the group, flat gradient exchange, model averaging."""
+"""Communication between processes: the group, gradient all-reduce, model averaging."""

@@ -21,10 +21,10 @@ class Arrived:
     """Received rows and the timing of their exchange on this rank.
 
     Attributes:
-        rows: (r, F), those of the group's rank 0 first.
-        wait_s: the share of ``exposed_s`` before the last rank (the straggler) started the exchange.
-        in_flight_s: from start to completion.
-        exposed_s: share of it that this rank blocked in ``wait()``; the rest was hidden behind computation.
+        rows: (r, F), ordered by sending rank.
+        wait_s: part of ``exposed_s`` before the last rank (the straggler) started the exchange.
+        in_flight_s: seconds from start to completion.
+        exposed_s: part of ``in_flight_s`` that this rank blocked in ``wait()``; computation hid the rest.
         started_s: start time, by ``time.perf_counter``.
         all_started_s: time when the last rank started it, by the same clock of this rank.
     """
@@ -59,7 +59,7 @@ class NothingPending:
         return Arrived(self.rows, wait_s=0.0, in_flight_s=0.0, exposed_s=0.0)
 
 
-_BITS = {4: torch.int32, 8: torch.int64}  # rows are sent as integers of their size, because the header is not float
+_BITS = {4: torch.int32, 8: torch.int64}  # by item size: rows travel as integers, because the header has integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,22 +104,27 @@ class RowExchange:
         fronts = headers.to(rows.device).view(bits)
         self._width, self._head = width, fronts.shape[1]
         row_pieces = rows.detach().reshape(-1).view(bits).split([count * width for count in send_counts])
-        # both buffers are kept until the exchange has ended, because the network uses them
+        # the network uses both buffers until the exchange has ended
         self._sent = torch.cat([piece for pair in zip(fronts.unbind(), row_pieces, strict=True) for piece in pair])
-        due = [self._head + count * width for count in self._receive_counts]
-        self._came = self._sent.new_empty(sum(due))
+        receive_lengths = [self._head + count * width for count in self._receive_counts]
+        self._received = self._sent.new_empty(sum(receive_lengths))
         self._arrived: Arrived | None = None
-        self._completion = self._start(due, [self._head + count * width for count in send_counts])
-        itemsize, mine = self._sent.element_size(), self._head + send_counts[members.rank] * width
-        self.bytes_sent = itemsize * (len(self._sent) - mine)
-        self.bytes_received = itemsize * (len(self._came) - mine)
+        self._completion = self._start(receive_lengths, [self._head + count * width for count in send_counts])
+        itemsize, own_length = self._sent.element_size(), self._head + send_counts[members.rank] * width
+        self.bytes_sent = itemsize * (len(self._sent) - own_length)
+        self.bytes_received = itemsize * (len(self._received) - own_length)
 
-    def _start(self, due: list[int], lengths: list[int]) -> Completion:
+    def _start(self, receive_lengths: list[int], send_lengths: list[int]) -> Completion:
         if self._sent.is_cuda:  # the timing must not include packing
             torch.cuda.current_stream(self._sent.device).synchronize()
         self._started_s = started_s = time.perf_counter()
         work = dist.all_to_all_single(
-            self._came, self._sent, due, lengths, group=self._members.process_group, async_op=True
+            self._received,
+            self._sent,
+            receive_lengths,
+            send_lengths,
+            group=self._members.process_group,
+            async_op=True,
         )
         return watch(work, started_s, self._sent.device)
 
@@ -137,21 +142,19 @@ class RowExchange:
             entered_ns = self._members.clock_ns()
             in_flight_s, exposed_s = self._completion.wait()
             self._arrived = self._unpack(entered_ns, in_flight_s, exposed_s)
-            self._sent = self._came = self._sent.new_empty(0)
+            self._sent = self._received = self._sent.new_empty(0)
         return self._arrived
 
     def _unpack(self, entered_ns: int, in_flight_s: float, exposed_s: float) -> Arrived:
         counts, members = self._receive_counts, self._members
-        pieces = self._came.split([length for count in counts for length in (self._head, count * self._width)])
-        headers = (
-            torch.cat(pieces[::2]).view(torch.int64).view(len(counts), -1).tolist()
-        )  # synchronises with the device
-        received = torch.cat(pieces[1::2]).view(self._dtype).view(sum(counts), *self._tail)
-        _check_fit([word[1] for word in headers], counts, [tuple(word[2:]) for word in headers], members)
-        last_ns = max(word[0] for word in headers)
+        pieces = self._received.split([length for count in counts for length in (self._head, count * self._width)])
+        headers = torch.cat(pieces[::2]).view(torch.int64).view(len(counts), -1).tolist()  # waits for the device
+        rows = torch.cat(pieces[1::2]).view(self._dtype).view(sum(counts), *self._tail)
+        _check_fit([header[1] for header in headers], counts, [tuple(header[2:]) for header in headers], members)
+        last_ns = max(header[0] for header in headers)
         wait_s = min(max(0, last_ns - entered_ns) * 1e-9, exposed_s)
-        ago_s = (members.clock_ns() - last_ns) * 1e-9
-        return Arrived(received, wait_s, in_flight_s, exposed_s, self._started_s, time.perf_counter() - ago_s)
+        since_last_s = (members.clock_ns() - last_ns) * 1e-9
+        return Arrived(rows, wait_s, in_flight_s, exposed_s, self._started_s, time.perf_counter() - since_last_s)
 
 
 def start_rows(
@@ -164,16 +167,16 @@ def start_rows(
 ) -> RowExchange:
     """Start an asynchronous all-to-all of rows.
 
-    Every rank sends each other rank a header with its arrival time, its number of rows and its ``tag``, also if it
-    has no rows for it. So all ranks know which rank was last (the straggler) and that they are in the same exchange,
-    without another collective. (More rows than expected abort the process on gloo; only fewer are detected here.) Rows
-    are copied and may be changed at once. Several exchanges may be in flight; all ranks must start them in the same
-    order. On a GPU the current stream is synchronised first, so that the arrival time includes its work.
+    Every rank sends each other rank a header with its arrival time, its number of rows and its ``tag``, even without
+    rows. So all ranks know which rank was last (the straggler) and that they are in the same exchange, without another
+    collective. (More rows than expected abort the process on gloo; only fewer are detected here.) Rows are copied and
+    may be changed at once. Several exchanges may be in flight; all ranks must start them in the same order. On a GPU
+    the current stream is synchronised first, so that the arrival time includes its work.
 
     Args:
-        rows: (s, F), those for rank 0 first; of 4 or 8 bytes a number; F may be several dimensions.
-        send_counts: (R,) rows for each rank.
-        receive_counts: (R,) rows expected from each.
+        rows: (s, F), ordered by destination rank, 4 or 8 bytes a number; F may be several dimensions.
+        send_counts: (R,) rows to each rank.
+        receive_counts: (R,) rows expected from each rank.
         members: the ranks.
         tag: numbers that identify the exchange and must be equal on all ranks, such as a count of exchanges.
 
@@ -198,7 +201,7 @@ def check_counts(rows: Tensor, send_counts: Sequence[int], receive_counts: Seque
     if min(send_counts) < 0 or min(receive_counts) < 0 or sum(send_counts) != len(rows):
         raise PlanError(
             f"counts {list(send_counts)} to send and {list(receive_counts)} to receive do not fit {len(rows)} rows: "
-            "those to send must sum to the rows, and none be below 0."
+            "counts to send must sum to the rows, and none be below 0."
         )
     if send_counts[rank] != receive_counts[rank]:
         raise PlanError(
@@ -211,29 +214,27 @@ def _bits_of(rows: Tensor) -> torch.dtype:
     """Return the integer type in which rows are sent.
 
     Raises:
-        PlanError: the rows' numbers are not of 4 or 8 bytes.
+        PlanError: the rows' numbers do not have 4 or 8 bytes.
     """
     bits = _BITS.get(rows.element_size())
     if bits is None:
         raise PlanError(
-            f"rows of {rows.dtype} cannot be exchanged; numbers of 4 or 8 bytes can. Convert them to float32 or "
-            "float64."
+            f"rows of {rows.dtype} cannot be exchanged: numbers need 4 or 8 bytes. Convert them to float32 or float64."
         )
     return bits
 
 
-def _check_fit(
-    counts: list[int], expected: Sequence[int], places: list[tuple[int, ...]], members: GroupMembers
-) -> None:
+def _check_fit(counts: list[int], expected: Sequence[int], tags: list[tuple[int, ...]], members: GroupMembers) -> None:
     """Check that all ranks are in the same exchange with the expected numbers of rows."""
-    numbers, own_tag = members.numbers, places[members.rank]
+    numbers, own_tag = members.numbers, tags[members.rank]
     rank = numbers[members.rank]
-    sender = next((number for number, tag in enumerate(places) if tag != own_tag), None)
+    sender = next((number for number, tag in enumerate(tags) if tag != own_tag), None)
     if sender is not None:
         raise RunFailedError(
-            f"rank {rank} is at exchange {own_tag} but rank {numbers[sender]} at {places[sender]} (number, then what "
-            "is exchanged). All ranks must make the same exchanges in the same order, so a model whose aggregations "
-            "depend on a rank's own rows cannot be distributed. Run it on one rank, or make its aggregations uniform."
+            f"rank {rank} is at exchange {own_tag} but rank {numbers[sender]} at {tags[sender]} (number, layer, "
+            "pass). All ranks must make the same exchanges in the same order, so a model whose aggregations depend on "
+            "a rank's own rows cannot be distributed. Run it on one rank, or make its aggregations the same on all "
+            "ranks."
         )
     sender = next((number for number, count in enumerate(counts) if count != expected[number]), None)
     if sender is not None:

@@ -1,4 +1,4 @@
-"""Averagers of models: their control state, their recorded rounds, and the averager of a single rank."""
+"""Interface of model averagers, their control state and recorded rounds, and the averager of a single rank."""
 
 from __future__ import annotations
 
@@ -16,24 +16,28 @@ MAX_CHOICE = 2**20  # well below 2^24, up to which a float32 slot holds every in
 
 
 class ControlState(NamedTuple):
-    """The control state that rank 0 distributes: the newest control version and the batch-size choice."""
+    """Control state that rank 0 distributes: the newest version of requests, and the batch-size choice."""
 
     version: int = 0
     choice: int = 0
 
 
-NO_WORD = ControlState()  # before any request
+NO_CONTROL = ControlState()  # before any request
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One averaging round as this rank saw it: an event that an averager can replay.
+    """One averaging round of this rank: an event that an averager can replay.
 
-    ``number`` counts an averager's rounds from 1; 0 is the round of all that ends it, so that the rounds of several
-    successive averagers can be distinguished. ``joined_step`` and ``applied_step`` count this rank's steps, 1
-    after the first; their difference is the staleness of the average, in steps. ``weight`` is the steps this rank made
-    since it joined the round before, and in the round that ends all its share of the trained nodes. ``version`` and
-    ``choice`` are the round's word. ``gathered`` says that the mean came while this rank waited for all to finish.
+    Attributes:
+        number: number of the averager's round, from 1; 0 for its final round.
+        joined_step: steps of this rank when it contributed its model.
+        applied_step: steps of this rank when it applied the mean.
+        weight: steps of this rank since it joined the previous round; in the final round its share of the trained
+            nodes.
+        version: version of the round's control state.
+        choice: batch-size choice of the round's control state.
+        gathered: whether the mean arrived while this rank waited for all ranks to finish.
     """
 
     number: int
@@ -46,11 +50,11 @@ class Round:
 
     @property
     def staleness(self) -> int:
-        """Steps of this rank between contributing its model and applying the mean."""
+        """Steps between contributing the model and applying the mean."""
         return self.applied_step - self.joined_step
 
     @property
-    def word(self) -> ControlState:
+    def control_state(self) -> ControlState:
         """The control state of this round."""
         return ControlState(self.version, self.choice)
 
@@ -73,34 +77,34 @@ def check_times(every_s: float, limit_s: float = 1.0) -> None:
         )
 
 
-def word_of(newest_state: Callable[[], ControlState]) -> ControlState:
+def checked_control(newest_state: Callable[[], ControlState]) -> ControlState:
     """Return rank 0's control state, validated for its slots in the buffer.
 
     Raises:
         ControlError: a version or choice is out of bounds.
     """
-    word = newest_state()
-    if not 0 <= word.version <= MAX_CONTROL_VERSION or not 0 <= word.choice <= MAX_CHOICE:
+    control_state = newest_state()
+    if not 0 <= control_state.version <= MAX_CONTROL_VERSION or not 0 <= control_state.choice <= MAX_CHOICE:
         raise ControlError(
-            f"version {word.version}, choice {word.choice}: a round carries versions from 0 to {MAX_CONTROL_VERSION} "
-            f"and choices from 0 to {MAX_CHOICE}. Start a new run, or resume this one."
+            f"version {control_state.version}, choice {control_state.choice}: a round carries versions from 0 to "
+            f"{MAX_CONTROL_VERSION} and choices from 0 to {MAX_CHOICE}. Start a new run, or resume this one."
         )
-    return word
+    return control_state
 
 
 def does_not_fit(event: Round, step: int) -> ConfigError:
-    """Return the error for a replayed round that cannot be followed at a step."""
+    """Return the error for a replayed round that does not fit a step."""
     return ConfigError(
-        f"replay: round {event.number or 'of all'} was joined at step {event.joined_step} with weight {event.weight:g} "
-        f"and applied at step {event.applied_step}; this cannot be followed at step {step}. Replay the rounds of one "
-        "averager and one rank, with the settings, data and ranks of their run."
+        f"replay: round {event.number or '0 (final)'} was joined at step {event.joined_step} with weight "
+        f"{event.weight:g} and applied at step {event.applied_step}, which does not fit step {step}. Replay the rounds "
+        "of one averager and one rank, with the settings, data and ranks of their run."
     )
 
 
 class Averager:
     """Averages the models of ranks that train at their own pace, and distributes the control state.
 
-    As a context it finishes at the end, or closes after an error.
+    As a context manager it calls ``finish``, or ``close`` after an error.
 
     Args:
         every_s: seconds between two rounds (T_mu); 0 averages after every step.
@@ -108,14 +112,14 @@ class Averager:
         start: the current control state of all ranks.
         step: steps that this rank has made before.
         replay: the ``rounds`` of an earlier run of this rank, to be repeated at the recorded steps.
-        steps: of an epoch, shared by all ranks.
+        steps: steps of an epoch, shared by all ranks.
 
     Attributes:
-        every_s: seconds between two rounds (T_mu), at least 0; may be set while running, and rank 0's counts. 0 is a
-            round after every step.
-        agreed: the word of the newest applied round. All ranks see the same words in the same order, some of them
-            later than others; a version may be several above the one before.
-        rounds: rounds applied since :meth:`taken` was last called, oldest first.
+        every_s: seconds between two rounds (T_mu), at least 0; 0 averages after every step. It may be set during the
+            run; rank 0's value applies.
+        agreed: control state of the newest applied round. All ranks see the same control states in the same order, at
+            different times; versions may be skipped.
+        rounds: rounds applied since the last call of :meth:`taken`, oldest first.
         step: this rank's steps so far.
         bytes_sent: bytes this rank sent for averaging.
     """
@@ -141,12 +145,12 @@ class Averager:
 
     @property
     def every_s(self) -> float:
-        """Seconds between two rounds, T_mu; the value of rank 0 applies, and others take it with the next round."""
+        """Seconds between two rounds, T_mu; rank 0's value reaches the other ranks with the next round."""
         return self._every_s
 
     @every_s.setter
     def every_s(self, seconds: float) -> None:
-        """Set the period; values below 0 are refused."""
+        """Set the period."""
         check_times(seconds)
         self._every_s = seconds
 
@@ -154,7 +158,7 @@ class Averager:
         """Serve the averaging after a step; returns at once unless ``every_s`` is 0 or rounds are replayed.
 
         Raises:
-            OtherRankError: a rank died or failed; the message names what is known.
+            OtherRankError: a rank died or failed.
         """
         self.step += 1
         self.idle()
@@ -163,14 +167,14 @@ class Averager:
         """Serve the averaging while no step is taken, as in a pause; call it every few milliseconds.
 
         Raises:
-            OtherRankError: a rank died or failed; the message names what is known.
+            OtherRankError: a rank died or failed.
         """
         raise NotImplementedError
 
     def next_step(self, epoch: int, steps: int) -> int | None:
         """Take the number of this rank's next step of an epoch; None if all ``steps`` are taken.
 
-        All ranks share the steps of an epoch; a faster rank is given more of them.
+        All ranks share the steps of an epoch; a faster rank takes more of them.
 
         Raises:
             OtherRankError: the store that counts them is gone.
@@ -183,12 +187,12 @@ class Averager:
         return rounds
 
     def finish(self, received: Callable[[], None] = lambda: None) -> None:
-        """Return when all ranks have called it, with one model and one agreed word everywhere.
+        """Wait until all ranks have called it; all then have the same model and control state.
 
-        Until then this rank keeps serving rounds and calls ``received`` after each. A second call does nothing.
+        Meanwhile this rank serves rounds and calls ``received`` after each. A second call does nothing.
 
         Raises:
-            OtherRankError: a rank died or failed; the message names what is known.
+            OtherRankError: a rank died or failed.
         """
         raise NotImplementedError
 
@@ -211,16 +215,16 @@ class Averager:
 class SingleProcessAverager(Averager):
     """Averager of a single rank, which needs no torch.distributed.
 
-    The mean of one model is that model, so parameters are not touched and nothing is sent. A round is joined and
-    applied at the same step: every ``every_s`` seconds, and at once when the version has risen.
+    The mean of one model is that model, so parameters do not change and nothing is sent. A round is joined and
+    applied at the same step: every ``every_s`` seconds, and at once after a new version.
 
     Args:
-        every_s: seconds between two rounds (T_mu); 0 has one after every step.
+        every_s: seconds between two rounds (T_mu); 0 averages after every step.
         newest_state: returns the newest control state.
-        start: the word that holds already.
+        start: the current control state.
         step: steps taken before.
         replay: the ``rounds`` of an earlier run; their control states are applied at the recorded steps.
-        position: the epoch that is under way, and how many of its steps have been made before.
+        position: the current epoch, and the number of its steps made before.
 
     Raises:
         ConfigError: a time is out of bounds, or the replay does not fit the steps.
@@ -231,7 +235,7 @@ class SingleProcessAverager(Averager):
         *,
         every_s: float,
         newest_state: Callable[[], ControlState],
-        start: ControlState = NO_WORD,
+        start: ControlState = NO_CONTROL,
         step: int = 0,
         replay: Sequence[Round] | None = None,
         position: tuple[int, int] = (0, 0),
@@ -247,10 +251,10 @@ class SingleProcessAverager(Averager):
         if self._replay is not None:
             self._follow(self._replay)
             return
-        now_s, word = time.monotonic(), word_of(self._newest_state)
-        if word.version > self.agreed.version or now_s >= self._last_round_s + self.every_s:
+        now_s, control_state = time.monotonic(), checked_control(self._newest_state)
+        if control_state.version > self.agreed.version or now_s >= self._last_round_s + self.every_s:
             self._last_round_s = now_s
-            self._apply_control(word)
+            self._apply_control(control_state)
 
     def finish(self, received: Callable[[], None] = lambda: None) -> None:
         """Apply the last control state and call ``received``; a second call does nothing."""
@@ -258,21 +262,21 @@ class SingleProcessAverager(Averager):
             return
         self._finished = True
         if self._replay is None:
-            word = word_of(self._newest_state)
+            control_state = checked_control(self._newest_state)
         else:
             self._follow(self._replay)
             if self._replay and not self._replay[0].is_last:
                 raise does_not_fit(self._replay[0], self.step)
-            word = self._replay.pop(0).word if self._replay else self.agreed
-        self._apply_control(word, last=True)
+            control_state = self._replay.pop(0).control_state if self._replay else self.agreed
+        self._apply_control(control_state, last=True)
         received()
 
-    def _apply_control(self, word: ControlState, *, last: bool = False) -> None:
+    def _apply_control(self, control_state: ControlState, *, last: bool = False) -> None:
         self._number = 0 if last else self._number + 1
-        self.agreed = word
+        self.agreed = control_state
         weight = 1.0 if last else float(self.step - self._joined_step)
         self._joined_step = self.step
-        self.rounds.append(Round(self._number, self.step, self.step, weight, *word, gathered=last))
+        self.rounds.append(Round(self._number, self.step, self.step, weight, *control_state, gathered=last))
 
     def _add(self, counter: str, amount: int) -> int:
         self._counted[counter] = self._counted.get(counter, 0) + amount
@@ -283,4 +287,4 @@ class SingleProcessAverager(Averager):
         while replay and not replay[0].is_last and replay[0].joined_step <= self.step:
             if (replay[0].joined_step, replay[0].applied_step) != (self.step, self.step):
                 raise does_not_fit(replay[0], self.step)
-            self._apply_control(replay.pop(0).word)
+            self._apply_control(replay.pop(0).control_state)

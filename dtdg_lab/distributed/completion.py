@@ -1,4 +1,4 @@
-"""Time when a collective ended, which differs from the time when that is asked for."""
+"""Time at which a collective ended, which may be long before anyone waits for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Completion(Protocol):
         """Block until the collective has ended.
 
         Returns:
-            Seconds in flight, from start to end; seconds of it that this call blocked.
+            Seconds in flight, from start to end; seconds of these that this call blocked.
 
         Raises:
             RuntimeError: the network failed.
@@ -27,12 +27,12 @@ class Completion(Protocol):
 
 
 def watch(work: dist.Work, started_s: float, device: torch.device) -> Completion:
-    """Watch a collective that was started on a device at ``started_s`` of ``time.perf_counter``."""
+    """Measure a collective that was started on a device at ``started_s`` of ``time.perf_counter``."""
     return _DeviceCompletion(work, device) if device.type == "cuda" else _HostCompletion(work, started_s)
 
 
 class _HostCompletion:
-    """gloo: a background thread completes the work and records the time, up to a delay by the GIL."""
+    """Completion on gloo: a background thread records the end time, delayed at most by the GIL."""
 
     def __init__(self, work: dist.Work, started_s: float) -> None:
         self._work, self._started_s = work, started_s
@@ -55,7 +55,7 @@ class _HostCompletion:
 
 
 class _DeviceCompletion:
-    """NCCL: futures are done at launch, so CUDA events record start and end."""
+    """Completion on NCCL: futures are done at launch, so CUDA events record start and end."""
 
     def __init__(self, work: dist.Work, device: torch.device) -> None:
         self._work = work  # keeps buffers alive that the device still uses

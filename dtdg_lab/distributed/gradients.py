@@ -13,13 +13,13 @@ from dtdg_lab.core.errors import ControlError
 from dtdg_lab.distributed.group import Group
 
 _CLOCK_PERIOD_NS = 64_000_000_000  # arrival times are sent as float32 seconds modulo 64, exact to 4 microseconds
-_STOPS_S = 2 * _CLOCK_PERIOD_NS * 1e-9  # added to its arrival time by a rank that knows of a stop: no further slot
+_STOPS_S = 2 * _CLOCK_PERIOD_NS * 1e-9  # a rank that knows of a stop adds this to its arrival time, to save a slot
 _VERSION, _CHOICE, _LOSS, _GROUPS, _ARRIVALS = 0, 1, 2, 3, 4
 
 
 @dataclass(frozen=True, slots=True)
 class Exchanged:
-    """The result of an exchange, and this rank's wait and communication time."""
+    """Result of a gradient exchange, and this rank's wait and communication time."""
 
     version: int
     loss_sum: float
@@ -31,11 +31,11 @@ class Exchanged:
 
 
 class FlatGradients:
-    """A flat buffer whose views are the parameters' gradients, followed by slots.
+    """A flat buffer of the parameters' gradients, followed by slots for control values.
 
-    The slots carry, in the same all-reduce as the gradients, the control version and the batch-size choice (added by
-    rank 0 only), the sum of losses, the number of groups, and each rank's arrival time. The arrival times separate wait
-    time from communication time, and say whether a rank knows of a request to stop.
+    The slots travel in the same all-reduce as the gradients. They carry the control version and batch-size choice (set
+    on rank 0 only), the sum of losses, the number of groups, and each rank's arrival time. The arrival times separate
+    wait time from communication time, and flag a known request to stop.
 
     Args:
         parameters: the model's parameters, on one device and of one type.
@@ -58,7 +58,7 @@ class FlatGradients:
 
     @property
     def gradients(self) -> Tensor:
-        """All gradients as one vector, a view."""
+        """All gradients as one vector; a view."""
         return self._flat[: self._numel]
 
     def zero(self) -> None:
@@ -107,7 +107,7 @@ class FlatGradients:
             self.gradients.div_(groups)
 
     def agree(self, version: int) -> int:
-        """Exchange rank 0's newest control version without gradients, as while a run is paused."""
+        """Broadcast rank 0's newest control version without gradients, for a paused run."""
         state = torch.tensor([float(version if self._group.rank == 0 else 0)], dtype=torch.float64)
         state = state.to(self._flat.device)
         self._group.all_reduce(state)
@@ -115,7 +115,7 @@ class FlatGradients:
 
 
 def _last_arrival_after(arrivals_s: list[float], rank: int) -> float:
-    """Return seconds from this rank's arrival to the last one's, on a clock that wraps."""
+    """Return the seconds from this rank's arrival to the last rank's, on a clock that wraps around."""
     period = _CLOCK_PERIOD_NS * 1e-9
     delays_s = [(arrival_s - arrivals_s[rank] + period / 2) % period - period / 2 for arrival_s in arrivals_s]
     return max(0.0, *delays_s)

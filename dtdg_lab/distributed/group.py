@@ -45,7 +45,7 @@ def broadcast_array(
         process_group: torch group of the ranks; None is the default group.
 
     Raises:
-        ConfigError: rank 0 has no array of an allowed type. All ranks raise, and stay synchronised.
+        ConfigError: rank 0 has no array of an allowed type; raised on all ranks.
     """
     header, refusal = torch.zeros(_HEADER, dtype=torch.int64), None
     if rank == 0:
@@ -58,13 +58,13 @@ def broadcast_array(
     dist.broadcast(header, source, group=process_group)
     code, dimensions, *lengths = header.tolist()
     if code == _REFUSED:
-        raise refusal or ConfigError("rank 0 has no array that can be sent; see the error of rank 0.")
+        raise refusal or ConfigError("rank 0 has no array that can be broadcast. See the error of rank 0.")
     shape = tuple(lengths[:dimensions])
     # rank 0 sends a copy, because torch warns about read-only arrays
-    mine = np.empty(shape, dtype=_TYPES[code]) if rank else np.array(array, order="C")
+    local_array = np.empty(shape, dtype=_TYPES[code]) if rank else np.array(array, order="C")
     if not math.prod(shape):
-        return mine
-    data = torch.from_numpy(mine.reshape(-1)).to(device)
+        return local_array
+    data = torch.from_numpy(local_array.reshape(-1)).to(device)
     dist.broadcast(data, source, group=process_group)
     return np.asarray(data.cpu().numpy().reshape(shape))
 
@@ -73,7 +73,7 @@ def checked(array: NDArray[Any] | None) -> NDArray[Any]:
     """Check that an array can be broadcast.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: its type or number of dimensions is not allowed.
     """
     if isinstance(array, np.ndarray) and array.dtype in _TYPES and array.ndim <= _MOST_DIMENSIONS:
         return array
@@ -95,7 +95,7 @@ def _header_of(array: NDArray[Any]) -> torch.Tensor:
     return torch.tensor([_TYPES.index(array.dtype.name), array.ndim, *lengths], dtype=torch.int64)
 
 
-# Row groups hold the same snapshots, and columns hold the same rows.
+# Ranks of a row group have the same snapshots; ranks of a column have the same rows.
 
 
 def rows_of(row_ranks: int, ranks: int) -> list[list[int]]:
@@ -123,20 +123,20 @@ def check_split(row_ranks: int, ranks: int, *, is_whole: bool = True) -> None:
         raise PlanError(f"a subgroup of {ranks} rank(s) cannot be split again: split the group of the run.")
 
 
-def make_mine(parts: list[list[int]], rank: int, timeout: datetime.timedelta) -> tuple[list[int], dist.ProcessGroup]:
+def new_subgroup(parts: list[list[int]], rank: int, timeout: datetime.timedelta) -> tuple[list[int], dist.ProcessGroup]:
     """Create the torch groups of all parts, in the same order on all ranks; return this rank's members and group.
 
     Args:
-        parts: ranks of each; every rank is in one.
-        rank: this one, in the default group.
-        timeout: of their collectives.
+        parts: ranks of each part; every rank is in one part.
+        rank: this rank in the default group.
+        timeout: time-out of their collectives.
     """
     groups = [dist.new_group(part, timeout=timeout) for part in parts]
     number = next(number for number, part in enumerate(parts) if rank in part)
     return parts[number], groups[number]
 
 
-# long, because dead ranks are detected otherwise and a pause must not end a run
+# long, because heartbeats detect dead ranks, and a pause must not end a run
 COLLECTIVE_TIMEOUT = datetime.timedelta(minutes=30)
 
 
@@ -158,16 +158,16 @@ class Group(Protocol):
     def start_exchange(
         self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, tag: Sequence[int] = ()
     ) -> PendingRows:
-        """Start an all-to-all of rows without gradient; the wait also returns the time spent on the straggler.
+        """Start an all-to-all of rows, without gradient.
 
-        Every rank must call it, also without rows; counts must be consistent between ranks. Several exchanges may be
+        Every rank must call it, even without rows; counts must be consistent between ranks. Several exchanges may be
         in flight; all ranks must start them in the same order and wait for each. Rows are copied and may be changed at
-        once. Bytes are counted here.
+        once. The group counts the bytes.
 
         Args:
-            rows: (s, F), those for rank 0 first.
-            send_counts: (R,) rows for each rank.
-            receive_counts: (R,) rows from each.
+            rows: (s, F), ordered by destination rank.
+            send_counts: (R,) rows to each rank.
+            receive_counts: (R,) rows from each rank.
             tag: numbers that identify the exchange and must be equal on all ranks.
 
         Raises:
@@ -177,26 +177,26 @@ class Group(Protocol):
     def split(self, row_ranks: int) -> tuple[Group, Group]:
         """Split off the row group and the column of this rank r (see ``core.plans.SnapshotBlocks``).
 
-        The row group has the G = ``row_ranks`` ranks of equal r // G, this one its rank r % G; the column has the R / G
-        ranks of equal r % G, this one its rank r // G. Both are created once per G and cached; the first call with a G
-        is collective. They are closed with this group, and their bytes are also counted here.
+        The row group has the G = ``row_ranks`` ranks of equal r // G; this rank is number r % G in it. The column has
+        the R / G ranks of equal r % G; this rank is number r // G in it. Both are created once per G; the first call
+        with a G is collective. They close with this group, which counts their bytes too.
 
         Raises:
             PlanError: ``row_ranks`` does not divide the ranks, or this is a subgroup.
         """
 
     def broadcast_array(self, array: NDArray[Any] | None) -> NDArray[Any]:
-        """Broadcast rank 0's array (uint8, int32, int64 or float64, at most six dimensions); others give None.
+        """Broadcast rank 0's array (uint8, int32, int64 or float64, at most six dimensions); others pass None.
 
         Raises:
-            ConfigError: on all ranks, if rank 0 has nothing of an allowed type.
+            ConfigError: rank 0 has no array of an allowed type; raised on all ranks.
         """
 
     def broadcast_text(self, text: str) -> str:
         """Broadcast rank 0's text; the argument of other ranks is ignored."""
 
     def barrier(self) -> None:
-        """Return when every rank has called it."""
+        """Wait until every rank has called it."""
 
     def clock_ns(self) -> int:
         """Return the nanoseconds of a clock shared by all ranks."""
@@ -276,7 +276,7 @@ class ProcessGroup:
 
     @classmethod
     def join(cls, store: Any, rank: int, size: int, *, device: str = "cpu") -> ProcessGroup:
-        """Form the group through a store that all ranks reach, leaving any group formed before.
+        """Form the group through a store that all ranks reach, and leave any earlier group.
 
         Raises:
             ClusterError: the processes could not connect; the message says what to check.
@@ -285,22 +285,25 @@ class ProcessGroup:
             dist.destroy_process_group()
         backend = "nccl" if device.startswith("cuda") else "gloo"
         try:
-            below = store.unsigned if backend == "nccl" and isinstance(store, SignedStore) else store
+            torch_store = store.unsigned if backend == "nccl" and isinstance(store, SignedStore) else store
             dist.init_process_group(
-                backend, store=dist.PrefixStore("group", below), rank=rank, world_size=size, timeout=COLLECTIVE_TIMEOUT
+                backend,
+                store=dist.PrefixStore("group", torch_store),
+                rank=rank,
+                world_size=size,
+                timeout=COLLECTIVE_TIMEOUT,
             )
         except (RuntimeError, ValueError) as error:
             raise ClusterError(
-                f"rank {rank} of {size} could not join the {backend} group: {error}. Check that all ranks run on "
-                "machines that reach each other, and that GLOO_SOCKET_IFNAME names an interface they share."
+                f"rank {rank} of {size} could not join the {backend} group: {error}. Check that the machines of all "
+                "ranks reach each other, and that GLOO_SOCKET_IFNAME names an interface that they share."
             ) from error
         group = cls(rank, size, store, device)
         group._agree_on_clock()
         return group
 
     def _agree_on_clock(self) -> None:
-        # on one machine the monotonic clock is shared; else clocks are set to zero at a common barrier
-        # gloo has no uneven gather, so the host is sent as one number
+        # one machine shares its monotonic clock; several machines set their clocks to zero at a barrier
         host = torch.tensor([float(abs(hash_of_host()) % 2**31)], dtype=torch.float64, device=self.device)
         hosts = [torch.zeros_like(host) for _ in range(self.size)]
         dist.all_gather(hosts, host)
@@ -334,7 +337,7 @@ class ProcessGroup:
         return pending
 
     def split(self, row_ranks: int) -> tuple[Group, Group]:
-        """Create torch groups; none is needed for all ranks together or for this rank alone."""
+        """Create the torch groups; all ranks together or one rank alone need none."""
         check_split(row_ranks, self.size, is_whole=self._whole is None)
         if row_ranks not in self._splits:
             self._splits[row_ranks] = (
@@ -344,12 +347,12 @@ class ProcessGroup:
         return self._splits[row_ranks]
 
     def _part(self, parts: list[list[int]]) -> Group:
-        """Return this rank's subgroup of a division of the ranks."""
+        """Return this rank's group among the parts."""
         if len(parts) == 1:
             return self
         if len(parts) == self.size:
             return SoloGroup()
-        numbers, process_group = make_mine(parts, self.rank, COLLECTIVE_TIMEOUT)
+        numbers, process_group = new_subgroup(parts, self.rank, COLLECTIVE_TIMEOUT)
         rank = numbers.index(self.rank)
         part = ProcessGroup(rank, len(numbers), self.store, self.device, _offset_ns=self._offset_ns, _whole=self)
         part._members = GroupMembers(rank, numbers, self.clock_ns, process_group)
@@ -358,8 +361,8 @@ class ProcessGroup:
     def beside(self) -> tuple[dist.ProcessGroup, Any]:
         """Return a second torch group with the same ranks, and a second connection to the store.
 
-        They serve asynchronous exchanges that must not mix with this group's. Both are created once, by a collective
-        first call, and closed with this group. Their user counts the bytes.
+        They serve asynchronous exchanges that must not mix with this group's. The first call creates both and is
+        collective; they close with this group. The caller counts their bytes.
 
         Raises:
             PlanError: this is a subgroup.
@@ -392,18 +395,18 @@ class ProcessGroup:
         return self.broadcast_array(letters).tobytes().decode()
 
     def barrier(self) -> None:
-        """Return when every rank has called it."""
+        """Wait until every rank has called it."""
         dist.barrier(group=self._members.process_group)
 
     def clock_ns(self) -> int:
-        """Return nanoseconds of the machine's monotonic clock.
+        """Return the nanoseconds of the machine's monotonic clock.
 
-        Between machines they count from the moment when the group formed; the skew is that of a barrier's exit.
+        With several machines they count from the forming of the group; the skew is that of a barrier's exit.
         """
         return time.monotonic_ns() - self._offset_ns
 
     def close(self) -> None:
-        """Leave the group and its subgroups; a subgroup is left with its parent."""
+        """Leave the group and its subgroups; a subgroup closes with its parent."""
         self._splits.clear()
         self._beside = None
         if self._whole is None and dist.is_initialized():
@@ -432,8 +435,8 @@ def gather_texts(group: Group, text: str, *, device: str = "cpu") -> list[str]:
 
     Args:
         group: the ranks.
-        text: of this rank; truncated to 600 bytes.
-        device: where tensors that are sent must be.
+        text: text of this rank; truncated to 600 bytes.
+        device: device of the group's tensors.
     """
     letters = text.encode()
     if len(letters) > MOST_BYTES:

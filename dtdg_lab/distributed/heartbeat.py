@@ -1,4 +1,4 @@
-"""Heartbeats through the run's store, which detect dead ranks before the network times out."""
+"""Heartbeats through the run's store, to detect dead ranks before the network times out."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 
 class OtherRankError(RunFailedError, RuntimeError):
-    """Raised on a rank because another is silent or has failed; a ``RuntimeError`` too, like a failed collective."""
+    """Another rank is silent or has failed; also a ``RuntimeError``, like a failed collective."""
 
 
 class Heartbeat:
     """A thread that increments this rank's heartbeat and monitors the others.
 
-    A rank that computes for long still beats; one that was killed does not. ``check()`` costs nothing and raises once
-    a rank has been silent for ``limit_s`` seconds, reported a failure, or the store itself is gone.
+    A rank keeps beating during a long computation, and stops when it is killed. ``check()`` is cheap. It raises once a
+    rank has been silent for ``limit_s`` seconds or has reported a failure, or the store is gone.
 
     Args:
         store: a connection to the run's store, for this heartbeat only.
         rank: this process, 0 .. ranks - 1.
         ranks: number of processes, R.
         limit_s: seconds of silence after which a rank counts as dead.
-        name: keeps the keys of several heartbeats on one store apart.
-        exists: whether a silent rank is known to exist, and so is not dead.
+        name: prefix of the keys in the store, one for each heartbeat.
+        exists: returns True if a silent rank is known to be alive.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Heartbeat:
         self._silent_rank: int | None = None
         self._stop = threading.Event()
         self._beats = 0
-        self._beat()  # at once: a rank without a beat is starting, one that stopped is dead
+        self._beat()
         self._thread = threading.Thread(target=self._watch, name=f"{name} of rank {rank}", daemon=True)
         self._thread.start()
 
@@ -59,7 +59,7 @@ class Heartbeat:
 
     @property
     def silent_rank(self) -> int | None:
-        """The rank found silent; 0 if the store, which rank 0 serves, is unreachable."""
+        """The silent rank; 0 if the store, which rank 0 serves, is unreachable."""
         return self._silent_rank
 
     def check(self) -> None:
@@ -70,7 +70,7 @@ class Heartbeat:
         """
         if self._failure:
             self.close()
-            raise OtherRankError(f"{self._failure} Noticed on rank {self._rank}. Repair the session, resume the run.")
+            raise OtherRankError(f"{self._failure} Detected on rank {self._rank}. Repair the session, resume the run.")
 
     def hear(self) -> None:
         """Check immediately whether a rank has reported a failure, instead of at the next beat."""
@@ -87,7 +87,7 @@ class Heartbeat:
             self._failure = self._failure or f"The run's store cannot be reached ({error})."
 
     def close(self) -> None:
-        """Stop beating. Call it when no other rank needs this one any more."""
+        """Stop beating; call it when no other rank needs this rank any more."""
         if self._stop.is_set():
             return
         self._stop.set()
@@ -98,7 +98,7 @@ class Heartbeat:
             self._failure = self._failure or f"The run's store cannot be reached ({error})."
 
     def left(self, timeout_s: float) -> dict[int, int]:
-        """Return how many of the store's values each stopped rank has ignored, after waiting for all ranks."""
+        """Wait for all ranks to stop; return how many values of the store each stopped rank has ignored."""
         end_s = time.monotonic() + timeout_s
         while True:
             marks = {rank: self._store.read(f"{self._name}/left/{rank}") for rank in range(self._ranks)}
@@ -116,7 +116,7 @@ class Heartbeat:
             try:
                 self._beat()
                 for rank in list(watched_ranks):
-                    self._look(rank, beats, received, watched_ranks)
+                    self._check_rank(rank, beats, received, watched_ranks)
                 self._failure = (self._store.read(f"{self._name}/cause") or b"").decode() or self._failure
             except RuntimeError as error:
                 self._failure = f"The run's store cannot be reached ({error})."
@@ -129,15 +129,17 @@ class Heartbeat:
         self._beats += 1
         self._store.set(f"{self._name}/beat/{self._rank}", str(self._beats))
 
-    def _look(self, rank: int, beats: dict[int, int], received: dict[int, float], watched_ranks: list[int]) -> None:
-        asked_s = time.monotonic()
+    def _check_rank(
+        self, rank: int, beats: dict[int, int], received: dict[int, float], watched_ranks: list[int]
+    ) -> None:
+        now_s = time.monotonic()
         beat = self._store.read(f"{self._name}/beat/{rank}")
-        # without a beat a rank is starting, or a stranger has overwritten it: that is no sign of a death
+        # a rank without a beat is starting, or another process has overwritten its beat
         if beat is None or int(beat) != beats[rank]:
-            beats[rank], received[rank] = int(beat or 0), asked_s
+            beats[rank], received[rank] = int(beat or 0), now_s
             return
-        silent_s = asked_s - received[rank]
-        # three quarters, and two beats of an eighth: all ranks know within the limit
+        silent_s = now_s - received[rank]
+        # three quarters of the limit plus two periods of an eighth: all ranks know within the limit
         if silent_s < 0.75 * self._limit_s or self._exists(rank):
             return
         if self._store.read(f"{self._name}/left/{rank}") is not None:

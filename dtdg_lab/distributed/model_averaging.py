@@ -1,4 +1,4 @@
-"""Asynchronous model averaging: rounds that never block a step, and distribute rank 0's control state."""
+"""Asynchronous model averaging in rounds that never block a step, and that distribute rank 0's control state."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import torch.distributed as dist
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.distributed.averager import (
-    NO_WORD,
+    NO_CONTROL,
     Averager,
     ControlState,
     Round,
     SingleProcessAverager,
     check_times,
+    checked_control,
     does_not_fit,
-    word_of,
 )
 from dtdg_lab.distributed.group import Group, ProcessGroup
 from dtdg_lab.distributed.heartbeat import Heartbeat, OtherRankError
 from dtdg_lab.distributed.shared_steps import SharedSteps
 
 _POLL_S = 0.002  # polling interval of a round while idle
-_LOOK_S = 0.05  # maximum polling interval for a new round, and so the maximum delay of a stop
+_MAX_POLL_S = 0.05  # maximum polling interval for a new round, and so the maximum delay of a stop
 _SLOTS = 4  # after the parameters in the buffer: weight; rank 0's version, choice and period
 _FAILURE = 2**40  # added to the round counter: no more rounds
 _TYPES = (torch.float32, torch.float64)  # types whose slots hold a version exactly
@@ -37,10 +37,10 @@ class ModelAverager(Averager):
 
     Rank 0 numbers the rounds in the store. Every rank joins every round once: it copies its parameters, starts an
     asynchronous all-reduce of the copy, and continues with its steps. When the sum has arrived,
-    ``parameters += mean - copy`` keeps the steps taken meanwhile. A model is weighted by its rank's steps since the
-    previous round; the weight is part of the buffer. Finished ranks join rounds until all have finished. In a final
-    round, a model is weighted by its rank's ``share`` of the training nodes, and all ranks get the same model. The
-    number of ranks never shrinks: a dead rank is an error on all others.
+    ``parameters += mean - copy`` keeps the steps taken meanwhile. A model's weight is its rank's steps since the
+    previous round; it travels in the buffer. Finished ranks join rounds until all have finished. In the final round,
+    the weight is the rank's ``share`` of the training nodes, and all ranks get the same model. The number of ranks
+    never shrinks: a dead rank is an error on all others.
 
     The buffer also carries rank 0's control state. A new version starts a round at once. It then takes effect after
     the other ranks' next check of the store (at most 50 ms) and their current step, without waiting for T_mu.
@@ -49,11 +49,10 @@ class ModelAverager(Averager):
 
     Source: DynaHB, average of the models every T_mu seconds. Differs from the paper: no step waits for a round, so a
     mean may be some steps old (``Round.staleness``). The paper averages with equal weights and does not say how many
-    steps a worker makes. Here ranks share the steps of an epoch [ours]. So a slow rank delays a run by the steps it has
-    taken ahead: one, or at most 50 ms of work at its former pace. Weights by steps keep what a fast rank learned: with
-    equal ones its many steps would count as much as the slow rank's few. In the round of all they are by nodes, so
-    that the last steps of every part count. Before it, a part whose rank makes an n-th of the steps pulls the mean by
-    about an n-th of an n-th.
+    steps a worker makes. Here ranks share the steps of an epoch [ours]. So a slow rank delays a run only by the steps
+    that it has taken ahead: one, or at most 50 ms of work at its former pace. Weights by steps make a fast rank's many
+    steps count more than a slow rank's few. The final round weights by nodes, so that the last steps of every part
+    count. Before it, a part whose rank makes an n-th of the steps pulls the mean by about an n-th of an n-th.
 
     Args:
         parameters: a tensor or tensors of float32 or float64 on one device, changed in place; equal shapes on all
@@ -71,7 +70,7 @@ class ModelAverager(Averager):
         replay: the ``rounds`` of an earlier run of this rank: rounds are joined and applied at the recorded steps,
             with the recorded weights and control states. Rounds of a pause are replayed in the ``control()`` of
             their step.
-        place: the current epoch, and how many of its steps all ranks have made before.
+        position: the current epoch, and the number of its steps that all ranks have made before.
         share: this rank's weight in the final round, above 0.
         name: unique among the averagers of one store.
         count: called with the bytes sent (equal to those received) when a round is joined.
@@ -94,7 +93,7 @@ class ModelAverager(Averager):
         limit_s: float,
         newest_state: Callable[[], ControlState],
         naming_s: float | None = None,
-        start: ControlState = NO_WORD,
+        start: ControlState = NO_CONTROL,
         step: int = 0,
         replay: Sequence[Round] | None = None,
         position: tuple[int, int] = (0, 0),
@@ -117,7 +116,7 @@ class ModelAverager(Averager):
         self._work: dist.Work | None = None
         self._announced, self._joined_weight, self._carried = 0, 0.0, start.version
         self._share, self._ready, self._gathering = share, False, False
-        self._next_look_s = 0.0
+        self._next_poll_s = 0.0
         if int(store.add(f"{name}/members", 1)) > self._ranks:
             raise ConfigError(f"name={name!r} was used on this store before. Give every averager its own name.")
         self._heartbeat = Heartbeat(store, self._rank, self._ranks, limit_s=limit_s, name=f"{name}/heartbeat")
@@ -139,7 +138,7 @@ class ModelAverager(Averager):
         if self._replay is not None:
             self._follow(self._replay)
         elif self.every_s == 0:
-            self._one_round()
+            self._average_now()
         else:
             self._apply_if_complete()
             self._serve()
@@ -147,8 +146,8 @@ class ModelAverager(Averager):
     def next_step(self, epoch: int, steps: int) -> int | None:
         """Take the number of this rank's next step of an epoch; None if all ``steps`` are taken.
 
-        Most calls ask no other process: see :class:`~dtdg_lab.distributed.shared_steps.SharedSteps`. The first one
-        returns when all ranks have called it or have finished, so that none takes the steps of one that still prepares.
+        Most calls need no communication: see :class:`~dtdg_lab.distributed.shared_steps.SharedSteps`. The first call
+        waits until all ranks have called it or have finished, so that no rank takes the steps of one that still starts.
 
         Raises:
             OtherRankError: a rank died or failed; the message names what is known.
@@ -163,7 +162,7 @@ class ModelAverager(Averager):
         Rank 0 keeps starting rounds for the ranks that still train. A second call does nothing.
 
         Args:
-            received: called after every round that is applied meanwhile, and after the last.
+            received: called after every round that is applied meanwhile, and after the final one.
 
         Raises:
             OtherRankError: a rank died or failed; the message names what is known.
@@ -185,7 +184,7 @@ class ModelAverager(Averager):
         self._finished = True
         if reason:
             self._heartbeat.fail(reason)
-            with suppress(RuntimeError):  # the store is gone: every heartbeat finds that by itself
+            with suppress(RuntimeError):  # the store is gone, which every heartbeat detects by itself
                 self._store.add(f"{self._name}/round", _FAILURE)
         self._heartbeat.close()
 
@@ -193,12 +192,12 @@ class ModelAverager(Averager):
         self._gathering = True
         if not self._ready:
             self._ready = bool(self._add("ready", 1))
-        word, share = None, self._share
+        control_state, share = None, self._share
         if self._replay is None:
-            self._serve_the_others(received)
+            self._serve_until_end(received)
         else:
-            word, share = self._follow_to_the_end(self._replay)
-        self._join(word, share)
+            control_state, share = self._follow_to_the_end(self._replay)
+        self._join(control_state, share)
         self._wait(last=True)
         received()
 
@@ -210,18 +209,18 @@ class ModelAverager(Averager):
             time.sleep(_POLL_S / 10)
             ready = self._add("ready", 0)
 
-    def _serve_the_others(self, received: Callable[[], None]) -> None:
-        """Serve rounds until rank 0, seeing that all are done, says after which round to end.
+    def _serve_until_end(self, received: Callable[[], None]) -> None:
+        """Serve rounds until the last one, which rank 0 announces once all ranks are done.
 
-        Only rank 0 decides the end, and starts no round after it: no rank leaves while a round may still start.
+        Only rank 0 starts rounds, and it starts none after the last: no rank leaves while a round may still start.
         """
         self._add("done", 1)
-        nap_s = _POLL_S / 10  # short at first, for ranks in step; longer where others have far to go
+        nap_s = _POLL_S / 10  # grows, since ranks may be far apart
         while True:
             self._heartbeat.check()
-            under_way = self._work
+            work = self._work
             self._apply_if_complete()
-            if under_way is not None and self._work is None:
+            if work is not None and self._work is None:
                 received()
             if self._work is None:
                 if self._rank == 0 and self._add("done", 0) == self._ranks:
@@ -234,12 +233,12 @@ class ModelAverager(Averager):
             nap_s = min(1.2 * nap_s, 2 * _POLL_S)
 
     def _serve(self) -> None:
-        """Call a round when it is due (rank 0), and join the next one that was called."""
+        """Announce a round when it is due (rank 0), and join the next announced round."""
         now_s = time.monotonic()
-        if now_s >= self._next_look_s:
+        if now_s >= self._next_poll_s:
             self._announced = self._add("round", 0)
-            # a look costs a trip to the store: ten a period are enough, and at most one a poll
-            self._next_look_s = now_s + max(_POLL_S, min(self.every_s / 10, _LOOK_S))
+            # polling costs a round trip to the store: ten polls a period are enough
+            self._next_poll_s = now_s + max(_POLL_S, min(self.every_s / 10, _MAX_POLL_S))
         if self._work is None and self._rank == 0 and self._is_due(now_s):
             self._announced = self._add("round", 1)
             self._last_round_s = now_s
@@ -250,36 +249,38 @@ class ModelAverager(Averager):
             self._join()
 
     def _is_due(self, now_s: float) -> bool:
-        return now_s >= self._last_round_s + self.every_s or word_of(self._newest_state).version > self._carried
+        return now_s >= self._last_round_s + self.every_s or checked_control(self._newest_state).version > self._carried
 
-    def _one_round(self) -> None:
-        """Average now and wait: join the next round as soon as rank 0 calls it."""
+    def _average_now(self) -> None:
+        """Join the next round as soon as rank 0 announces it, and wait for the mean."""
         while self._work is None:
-            self._next_look_s = 0.0
+            self._next_poll_s = 0.0
             self._serve()
             self._heartbeat.check()
             if self._work is None:
                 time.sleep(_POLL_S / 10)
         self._wait()
 
-    def _join(self, word: ControlState | None = None, weight: float | None = None) -> None:
-        """Give this rank's model to the next round, and rank 0's word: that given, or the newest.
+    def _join(self, control_state: ControlState | None = None, weight: float | None = None) -> None:
+        """Contribute this rank's model to the next round, and on rank 0 the control state.
 
-        Its weight is that given, or the steps since this rank joined the round before.
+        Args:
+            control_state: the control state; the newest by default.
+            weight: weight of the model; by default the steps since this rank joined the previous round.
         """
         if weight is None:
             weight = float(self.step - self._joined_step)
         period_s = self.every_s if self._rank == 0 else 0.0
         if self._rank != 0:
-            word = NO_WORD
-        elif word is None:
-            word = word_of(self._newest_state)
+            control_state = NO_CONTROL
+        elif control_state is None:
+            control_state = checked_control(self._newest_state)
         torch.cat([tensor.detach().reshape(-1) for tensor in self._parameters], out=self._copy)
         torch.mul(self._copy, weight, out=self._buffer[:-_SLOTS])
-        self._buffer[-_SLOTS:] = self._buffer.new_tensor([weight, *word, period_s])
+        self._buffer[-_SLOTS:] = self._buffer.new_tensor([weight, *control_state, period_s])
         self._work = dist.all_reduce(self._buffer, group=self._group, async_op=True)
         self._number += 1
-        self._carried = max(self._carried, word.version)
+        self._carried = max(self._carried, control_state.version)
         self._joined_step, self._joined_weight = self.step, weight
         moved = 2 * self._buffer.numel() * self._buffer.element_size() * (self._ranks - 1) // self._ranks
         self.bytes_sent += moved
@@ -303,8 +304,8 @@ class ModelAverager(Averager):
         elif weights > 0:
             self._change_parameters(torch.Tensor.add_, mean.sub_(self._copy))
         number = 0 if last else self._number
-        round_fields = (number, self._joined_step, self.step, self._joined_weight, *self.agreed)
-        self.rounds.append(Round(*round_fields, gathered=self._gathering))
+        fields = (number, self._joined_step, self.step, self._joined_weight, *self.agreed)
+        self.rounds.append(Round(*fields, gathered=self._gathering))
 
     @torch.no_grad()
     def _change_parameters(self, change: Callable[..., Any], by: torch.Tensor) -> None:
@@ -321,7 +322,7 @@ class ModelAverager(Averager):
                 time.sleep(_POLL_S / 10)
 
     def _follow(self, replay: list[Round]) -> None:
-        """Replay the recorded rounds of this step: apply one, join the next, or both."""
+        """Replay the recorded rounds of this step."""
         while replay and not replay[0].is_last:
             event = replay[0]
             if self._work is None:
@@ -329,20 +330,20 @@ class ModelAverager(Averager):
                     return
                 if event.joined_step != self.step:
                     raise does_not_fit(event, self.step)
-                self._join(event.word, event.weight)
+                self._join(event.control_state, event.weight)
             if event.applied_step > self.step or (event.gathered and not self._gathering):
                 return
             self._wait()
-            if (self.rounds[-1].applied_step, self.agreed) != (event.applied_step, event.word):
+            if (self.rounds[-1].applied_step, self.agreed) != (event.applied_step, event.control_state):
                 raise does_not_fit(event, self.step)
             del replay[0]
 
     def _follow_to_the_end(self, replay: list[Round]) -> tuple[ControlState, float]:
-        """Replay the remaining rounds; returns control state and weight of the final round, if recorded."""
+        """Replay the remaining rounds; return the control state and weight of the final round."""
         self._follow(replay)
         if self._work is not None or (replay and not replay[0].is_last):
             raise does_not_fit(replay[0], self.step)
-        return (replay[0].word, replay[0].weight) if replay else (self.agreed, self._share)
+        return (replay[0].control_state, replay[0].weight) if replay else (self.agreed, self._share)
 
     def _add(self, key: str, amount: int) -> int:
         try:
@@ -356,8 +357,8 @@ class ModelAverager(Averager):
         while not self._heartbeat.failure and time.monotonic() < end:
             time.sleep(_POLL_S)
             self._heartbeat.hear()
-        cause = self._heartbeat.failure or "The rank that caused it is not known here."
-        # other ranks may see this rank's end before their own heartbeat has found the cause
+        cause = self._heartbeat.failure or "The rank that caused it is unknown."
+        # other ranks may notice this rank's end before the cause
         self.close(f"{cause} Averaging failed on rank {self._rank}: {error}")
         raise OtherRankError(
             f"averaging round {self._number} failed on rank {self._rank}. {cause} Repair the session, resume the run. "
@@ -374,10 +375,7 @@ def _check(parameters: list[torch.Tensor]) -> None:
         )
 
 
-# The averager that fits a group, whatever its number of ranks.
-
-
-_NAMING_S = 0.5  # a run's beacons know of a dead rank sooner than heartbeats do, and name it in the error
+_NAMING_S = 0.5  # short, because a run's beacons detect a dead rank before heartbeats do
 
 
 def averager_for(
@@ -387,34 +385,33 @@ def averager_for(
     every_s: float,
     newest_state: Callable[[], ControlState],
     name: str,
-    start: ControlState = NO_WORD,
+    start: ControlState = NO_CONTROL,
     step: int = 0,
     replay: Sequence[Round] | None = None,
     position: tuple[int, int] = (0, 0),
     share: float = 1.0,
     limit_s: float = 60.0,
 ) -> Averager:
-    """Create the averager of a group's ranks; for one rank it sends nothing.
+    """Create the averager of a group's ranks; collective.
 
-    All ranks call it together. The torch group and the store's connection of averagers are made once for a group and
-    used by one averager after another. Bytes are counted in the group.
+    Successive averagers of a group share a torch group and a connection to the store. The group counts the bytes.
 
     Args:
         group: the processes of the run.
         parameters: a tensor or tensors of float32 or float64 on one device.
         every_s: seconds between two rounds (T_mu); 0 averages after every step.
         newest_state: returns the newest control state; called on rank 0 only.
-        name: new for each averager of a run.
-        start: the word that all ranks hold already.
-        step: steps this rank has taken before.
+        name: unique for each averager of a run.
+        start: the current control state of all ranks.
+        step: steps that this rank has made before.
         replay: the rounds of an earlier run of this rank.
-        position: the epoch that is under way, and how many of its steps all ranks have made before.
-        share: of the trained nodes that this rank has, its weight in the round that ends all.
+        position: the current epoch, and the number of its steps that all ranks have made before.
+        share: this rank's share of the trained nodes, its weight in the final round.
         limit_s: seconds of silence after which a rank counts as dead.
 
     Raises:
         ConfigError: as :class:`ModelAverager`.
-        PlanError: the group came of a split.
+        PlanError: the group is a subgroup.
     """
     if group.size == 1:
         return SingleProcessAverager(

@@ -1,4 +1,4 @@
-"""The key-value store where the ranks of a run meet: values that no rank of the run has signed are ignored."""
+"""The key-value store of a run's ranks, which ignores values without the run's signature."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ import torch.distributed as dist
 
 from dtdg_lab.core.errors import ClusterError
 
-WAIT_S = 60.0  # for a store to answer, and for a name to have a value
+WAIT_S = 60.0  # time-out of connections, and of waiting for a value
 _POLL_S = 0.001
 _MOST_POLL_S = 0.02
-_NEVER = "\0"  # compared with a value, it reads it: no value equals it
+_NEVER = "\0"  # equals no value, so that compare_set with it only reads
 _FOLDER = "dtdg-lab-store-"
 _SWEEP_S = 7 * 86400.0
 _SIGNATURE, _MARK = 64, 16  # letters
@@ -33,22 +33,21 @@ _FILE, _TCP = "file:", "tcp:"
 class SignedStore(dist.Store):
     """A torch store whose values are signed with the run's key over scope, name and value (HMAC-SHA256).
 
-    A value with another signature counts as missing: it is counted in :attr:`ignored`, and nothing else of it is used.
-    Signatures say who wrote a value, not when: who can write may delete values, or put back older ones of a name.
-    gloo meets through this store too. NCCL gets the store below (:attr:`unsigned`), because it reads it from threads of
-    its own, which must not wait for Python.
+    A value with another signature counts as missing, and is counted in :attr:`ignored`. Signatures prove who wrote a
+    value, not when: anyone with access may delete values, or restore older values of a name. gloo uses this store too.
+    NCCL gets torch's store (:attr:`unsigned`), because its own threads must not wait for Python.
 
     Args:
-        below: torch's store.
-        address: where other processes find it, see :func:`reach_store`.
+        unsigned: torch's store.
+        address: address for other processes, see :func:`reach_store`.
         key: secret of the run or session, hexadecimal.
-        scope: run and attempt; values of others are ignored.
+        scope: run and attempt; values of other scopes are ignored.
         size: number of ranks.
     """
 
-    def __init__(self, below: Any, address: str, *, key: str, scope: str, size: int) -> None:
+    def __init__(self, unsigned: Any, address: str, *, key: str, scope: str, size: int) -> None:
         super().__init__()
-        self.unsigned, self.address, self._size = below, address, size
+        self.unsigned, self.address, self._size = unsigned, address, size
         self._key, self._scope = key, scope
         self._ignored: list[int] = [0]  # shared by the connections of a process
         self._wrong: dict[str, int] = {}
@@ -61,11 +60,11 @@ class SignedStore(dist.Store):
 
     @property
     def ignored(self) -> int:
-        """Values read so far that no rank of this run had signed."""
+        """Number of values read so far without this run's signature."""
         return self._ignored[0]
 
     def again(self) -> SignedStore:
-        """Open another connection: each serves one thread at a time.
+        """Open another connection; a connection serves one thread at a time.
 
         Raises:
             ClusterError: the store is gone.
@@ -75,7 +74,7 @@ class SignedStore(dist.Store):
         return connection
 
     def remove(self) -> None:
-        """Remove the folder of a file store, once no process uses it any more."""
+        """Remove the folder of a file store; no process may use it any more."""
         if self.address.startswith(_FILE):
             shutil.rmtree(Path(self.address.removeprefix(_FILE)).parent, ignore_errors=True)
 
@@ -84,11 +83,11 @@ class SignedStore(dist.Store):
         self.unsigned.set(name, self._signed(name, value))
 
     def read(self, name: str) -> bytes | None:
-        """Return the value of a name; None if it has none that this run has signed."""
+        """Return the value of a name; None without a value signed by this run."""
         return self._verified(name, self._text(name))
 
     def get(self, name: str) -> bytes:
-        """Wait for the value of a name, 60 s at most, and return it."""
+        """Wait at most 60 s for the value of a name, and return it."""
         self.wait([name], datetime.timedelta(seconds=WAIT_S))
         value = self.read(name)
         if value is None:
@@ -96,13 +95,13 @@ class SignedStore(dist.Store):
         return value
 
     def set_once(self, name: str, value: bytes | str) -> bool:
-        """Write a value unless the name has one that this run has signed; return whether it was written."""
+        """Write a value unless the name has one signed by this run; return whether it was written."""
         signed, text = self._signed(name, value), self._text(name)
         while self._verified(name, text) is None:
             text, previous_text = self.unsigned.compare_set(name, text, signed).decode(errors="replace"), text
             if text == signed:
                 return True
-            if text == previous_text:  # bytes that are no text cannot be compared
+            if text == previous_text:  # bytes that are not valid text cannot be compared
                 self.unsigned.set(name, signed)
                 return True
         return False
@@ -110,7 +109,7 @@ class SignedStore(dist.Store):
     def add(self, name: str, amount: int) -> int:
         """Add to a number, atomically, and return the sum; a missing number is 0.
 
-        If a number was overwritten or deleted by others, the last one that this process knows takes its place.
+        If another process has overwritten or deleted the number, the last one known to this process replaces it.
         """
         text = self._text(name) if not amount else self._known.get(name, "")
         while True:
@@ -122,7 +121,7 @@ class SignedStore(dist.Store):
                 return number
             new_text = self._signed(name, str(number + amount))
             stored_text = self.unsigned.compare_set(name, text, new_text).decode(errors="replace")
-            if stored_text == text and text:  # bytes that are no text, or a deleted name
+            if stored_text == text and text:  # invalid text, or a deleted name
                 self.unsigned.set(name, new_text)
                 stored_text = new_text
             if stored_text == new_text:
@@ -135,10 +134,10 @@ class SignedStore(dist.Store):
         return all(self.read(name) is not None for name in names)
 
     def wait(self, names: Sequence[str], timeout: datetime.timedelta | None = None) -> None:
-        """Return when every name has a value.
+        """Wait until every name has a value.
 
         Raises:
-            DistStoreError: not in time.
+            DistStoreError: the time-out has passed.
         """
         limit_s, nap_s = (timeout or dist.default_pg_timeout).total_seconds(), _POLL_S
         end_s = time.monotonic() + limit_s
@@ -151,7 +150,7 @@ class SignedStore(dist.Store):
             nap_s = min(1.5 * nap_s, _MOST_POLL_S)
 
     def _signed(self, name: str, value: bytes | str) -> str:
-        # with a mark of its own: two writers of one value must see which of them has written it
+        # a random mark tells two writers of the same value which of them has written it
         mark = secrets.token_hex(_MARK // 2)
         content = mark + base64.b64encode(value.encode() if isinstance(value, str) else bytes(value)).decode()
         return self._signature(name, content) + content
@@ -162,7 +161,7 @@ class SignedStore(dist.Store):
         return hmac.digest(bytes.fromhex(self._key), message, hashlib.sha256).hex()
 
     def _text(self, name: str) -> str:
-        """Return the raw value of a name, signed or not; empty for none. This neither waits nor writes."""
+        """Return the raw value of a name, signed or not, without waiting; empty if there is none."""
         text = self.unsigned.compare_set(name, _NEVER, _NEVER).decode(errors="replace")
         return "" if text == _NEVER else text
 
@@ -171,7 +170,7 @@ class SignedStore(dist.Store):
             return None
         signature, content = text[:_SIGNATURE], text[_SIGNATURE:]
         if not hmac.compare_digest(signature.encode(), self._signature(name, content).encode()):
-            if self._wrong.get(name) != hash(text):  # counted once, however often it is looked at
+            if self._wrong.get(name) != hash(text):  # count each value once
                 self._wrong[name] = hash(text)
                 self._ignored[0] += 1
             return None
@@ -183,25 +182,25 @@ def open_store(size: int, *, key: str = "", scope: str = "", host: str = "") -> 
 
     Args:
         size: number of ranks.
-        key: secret of the run or session, hexadecimal; empty: a new one, which then is part of the address.
+        key: secret of the run or session, hexadecimal; empty for a new one, which becomes part of the address.
         scope: run and attempt.
-        host: address to serve the store on, at a free port, for ranks on several machines. Empty: a file in a folder
-            that only this account can open.
+        host: address to serve the store on, at a free port, for ranks on several machines; empty for a file in a
+            folder that only this account can open.
     """
     secret = key or secrets.token_hex(32)
     if host:
-        below, address = _serve(size, host)
+        torch_store, address = _serve(size, host)
     else:
         _sweep()
         file = f"{tempfile.mkdtemp(prefix=_FOLDER)}/store"  # mkdtemp: mode 0700
-        below, address = _file_store(file), _FILE + file
-    store = SignedStore(below, address, key=secret, scope=scope, size=size)
+        torch_store, address = _file_store(file), _FILE + file
+    store = SignedStore(torch_store, address, key=secret, scope=scope, size=size)
     return store, address if key else f"{address}#{secret}"
 
 
 def _serve(size: int, host: str) -> tuple[Any, str]:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.bind((host, 0))  # bound here, because torch would listen on every interface
+    listener.bind((host, 0))  # torch would listen on every interface
     listener.listen(128)
     port = listener.getsockname()[1]
     store = dist.TCPStore(host, port, size, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach())
@@ -209,29 +208,29 @@ def _serve(size: int, host: str) -> tuple[Any, str]:
 
 
 def reach_store(address: str, size: int, *, key: str = "", scope: str = "", timeout_s: float = WAIT_S) -> SignedStore:
-    """Connect to the store that another process made with :func:`open_store`.
+    """Connect to a store of another process's :func:`open_store`.
 
     Raises:
-        ClusterError: no store is at the address, or nothing gives its key.
+        ClusterError: no store answers at the address, or the key is missing.
     """
     location, _, address_key = address.partition("#")
     if not (secret := key or address_key):
-        raise ClusterError(f"the store at {location} needs the key of its run: give key=...")
+        raise ClusterError(f"the store at {location} needs the key of its run. Pass key=...")
     try:
         if location.startswith(_FILE):
             file = location.removeprefix(_FILE)
             if not os.path.exists(file):  # torch would wait for it
                 raise ValueError("its file is gone")
-            below: Any = _file_store(file)
+            torch_store: Any = _file_store(file)
         else:
             host, port = location.removeprefix(_TCP).rsplit(":", 1)
             limit = datetime.timedelta(seconds=timeout_s)
-            below = dist.TCPStore(host, int(port), size, is_master=False, wait_for_workers=False, timeout=limit)
+            torch_store = dist.TCPStore(host, int(port), size, is_master=False, wait_for_workers=False, timeout=limit)
     except (RuntimeError, ValueError) as error:
         raise ClusterError(
-            f"no store answers at {location}: {error}. The rank that serves it may have died."
+            f"no store answers at {location}: {error}. The rank that serves it may have died; repair the session."
         ) from error
-    return SignedStore(below, location, key=secret, scope=scope, size=size)
+    return SignedStore(torch_store, location, key=secret, scope=scope, size=size)
 
 
 _kept: list[Any] = []
@@ -244,7 +243,7 @@ def _file_store(file: str) -> Any:
 
 
 def _sweep() -> None:
-    """Remove the folders of this account's runs that were killed. Ranks that live write every few seconds."""
+    """Remove the store folders of this account's killed runs, which no rank has written to for a week."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
         try:
             is_ours = folder.stat().st_uid == os.getuid()

@@ -1,1 +1,1 @@
-"""One loop for every system: build, train, evaluate, checkpoint, and apply changed settings at agreed steps."""
+"""The training loop of all systems: build, train, evaluate, checkpoint, and apply changed settings at agreed steps."""

@@ -1,4 +1,4 @@
-"""Assembly of a trainer: from a config, a graph and a process group, and where it begins."""
+"""Assembly of a trainer from a config, a graph, a process group, and a checkpoint to start from."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ def assemble_trainer(
         config: the run's settings.
         graph: the data, the same on all ranks.
         group: the processes.
-        recorder: takes this rank's records.
-        control: requests; only rank 0's ``latest`` counts.
+        recorder: writer of this rank's records.
+        control: source of requests; only rank 0's ``latest`` counts.
         checkpoint: file of the run's last checkpoint, written by rank 0.
         resource_monitor: memory and energy of this rank.
-        device: where this rank computes.
-        resume: continue from the checkpoint.
-        changes: live settings that differ from the checkpoint's from here on, or from ``config`` without ``resume``.
-        show_progress: show a progress bar over epochs, in cells and terminals.
-        begin: a checkpoint of another run to begin with: its parameters, position and plan, under ``config``.
-        replay: what this rank did in an earlier run with the same settings, to be repeated.
+        device: device of this rank.
+        resume: whether to continue from the checkpoint.
+        changes: changes of live settings, against the checkpoint with ``resume``, else against ``config``.
+        show_progress: whether to show a progress bar over epochs, in cells and terminals.
+        begin: checkpoint of another run to start from: its parameters, position and plan, under ``config``.
+        replay: records of this rank in an earlier run with the same settings, to repeat.
 
     Raises:
-        LabError: the config cannot be built on this graph and machine, or the checkpoint is of other data or does not
-            fit.
+        LabError: the config cannot be built on this graph and machine, or the checkpoint belongs to other data or does
+            not fit.
     """
     is_fork = begin is not None and not resume
     start_file = checkpoint if resume else begin
@@ -131,7 +131,7 @@ def assemble_trainer(
 
 
 def _resumed_settings(stored: Checkpoint, changes: dict[str, Any]) -> LiveSettings:
-    """Return the settings of a resumed run; within an epoch, changes of its plan wait until it is over."""
+    """Return the settings of a resumed run; within an epoch, changes of epoch settings wait for its end."""
     config = RunConfig.from_json(stored.config_json)
     changed = check_changes(config, changes)
     waiting = _without(stored.waiting, changes)
@@ -143,7 +143,10 @@ def _resumed_settings(stored: Checkpoint, changes: dict[str, Any]) -> LiveSettin
 
 
 def _forked_settings(stored: Checkpoint, config: RunConfig) -> LiveSettings:
-    """Return the settings of a run that begins with another's checkpoint; its requests wait unless set again."""
+    """Return the settings of a run that starts from another run's checkpoint, with its waiting requests.
+
+    A request is dropped where ``config`` sets the option anew, or the system does not read it.
+    """
     stored_settings, read = RunConfig.from_json(stored.config_json).flat, readable(config.system, config)
     set_again = {
         name for name, value in config.flat.items() if name not in stored_settings or stored_settings[name] != value
@@ -153,6 +156,6 @@ def _forked_settings(stored: Checkpoint, config: RunConfig) -> LiveSettings:
 
 
 def _without(requests: list[dict[str, Any]], names: Collection[str]) -> list[dict[str, Any]]:
-    """Return requests without some settings, and without requests that are then empty."""
+    """Remove some settings from requests, and then empty requests."""
     remaining = [{name: value for name, value in changes.items() if name not in names} for changes in requests]
     return [changes for changes in remaining if changes]

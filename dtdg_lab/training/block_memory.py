@@ -1,4 +1,4 @@
-"""Time blocks of a run: as many as the config asks for, or the fewest that fit its memory; and their cost."""
+"""Number of time blocks of a run: configured, or the fewest that fit the memory; and the cost of blocks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dtdg_lab.training.build import RunComponents, build
 from dtdg_lab.training.memory import MemoryTrace, trace_memory
 
 GIB = 1 << 30
-LENGTHS = (4, 8)  # snapshots of a group of ranks in the blocks that memory is measured of
+LENGTHS = (4, 8)  # snapshots for each group of ranks in the measured blocks
 ALL_AT_ONCE = ("per_vertex", "neighbourhood", "weights_from_data")  # memories that keep all snapshots of a block
 
 MakeStrategy = Callable[[SnapshotBlocks], Strategy]
@@ -33,13 +33,13 @@ MakeStrategy = Callable[[SnapshotBlocks], Strategy]
 
 @dataclass(frozen=True, slots=True)
 class BlockMemory:
-    """Peak memory of a step by the number of blocks, on the rank that needs most.
+    """Peak memory of a step as a function of the number of blocks, on the rank that needs most.
 
     Attributes:
-        fixed_bytes: whatever the blocks.
-        snapshot_bytes: for each snapshot of a block.
-        state_bytes: for each block but the last: the state after it.
-        snapshots: S, of the run.
+        fixed_bytes: bytes independent of the blocks.
+        snapshot_bytes: bytes for each snapshot of a block.
+        state_bytes: bytes of the state after each block but the last.
+        snapshots: snapshots of the run, S.
     """
 
     fixed_bytes: float
@@ -56,34 +56,34 @@ class BlockMemory:
         """Return the fewest blocks whose predicted peak is within a budget.
 
         Raises:
-            DataError: there are none; the message says what the least peak is.
+            DataError: no number of blocks fits; the message has the lowest peak.
         """
         fitting = [nb for nb in range(1, self.snapshots + 1) if self.peak_bytes(nb) <= budget_bytes]
         if fitting:
             return fitting[0]
         best = min(range(1, self.snapshots + 1), key=self.peak_bytes)
         raise DataError(
-            f"memory_gib={budget_bytes / GIB:.3g} is less than any number of blocks of these {self.snapshots} "
-            f"snapshots needs: the least is {self.peak_bytes(best) / GIB:.3g} GiB, with blocks={best}. Set memory_gib "
-            "to that or more, take more ranks, or a smaller hidden."
+            f"memory_gib={budget_bytes / GIB:.3g} is too small for these {self.snapshots} snapshots with any number of "
+            f"blocks: they need at least {self.peak_bytes(best) / GIB:.3g} GiB, with blocks={best}. Set memory_gib "
+            "to that or more, or choose more ranks or a smaller hidden."
         )
 
 
 def planned_blocks(
     context: BuildContext, *, by_rows: int, make: MakeStrategy
 ) -> tuple[SnapshotBlocks, BlockMemory | None]:
-    """Return the plan of a strategy with time blocks, and the measured memory where that decides their number.
+    """Return the plan of a strategy with time blocks, and with ``blocks=0`` the measured memory.
 
-    Collective: memory is measured on every rank, in steps of few snapshots.
+    Collective: every rank measures the memory of steps with few snapshots.
 
     Args:
-        context: what the strategy is built from.
+        context: inputs of the strategy.
         by_rows: ranks that share the rows of a snapshot.
         make: makes the strategy of a plan.
 
     Raises:
         PlanError: there are more blocks than snapshots, more ranks than nodes, or ranks that cannot be grouped.
-        DataError: however many blocks there are, the memory that the config allows is too small.
+        DataError: no number of blocks fits the configured memory.
         StepFailedError: a step failed on this rank; the others wait in it.
     """
     config, nodes, group = context.config, context.sequence.graph.num_nodes, context.group
@@ -100,11 +100,11 @@ def planned_blocks(
 def _measure_blocks(
     model: DynamicModel, train: range, group: Group, *, plan: Callable[[range, int], SnapshotBlocks], make: MakeStrategy
 ) -> BlockMemory:
-    """Fit a line to the peaks of steps with two short blocks each, of the last snapshots, which have most edges."""
+    """Fit a line to the peaks of steps with two short blocks each, over the last snapshots, which have most edges."""
     one_block = plan(train, 1)
     half = len(train) // 2
     lengths = [length * one_block.groups for length in LENGTHS]
-    if model.memory not in ALL_AT_ONCE:  # little is alive at once, whatever the block: long ones can be measured
+    if model.memory not in ALL_AT_ONCE:  # memory hardly depends on the block length: long blocks can be measured
         lengths = [half // 2, half]
     lengths = sorted({max(1, min(half, length)) for length in lengths})
     device = str(next(model.parameters()).device)
@@ -121,7 +121,7 @@ def _measure_blocks(
 
 @contextmanager
 def _without_gradients(model: DynamicModel) -> Iterator[None]:
-    """Take the parameters' gradients away, and give them back unchanged."""
+    """Remove the parameters' gradients, and restore them at the end."""
     gradients = [parameter.grad for parameter in model.parameters()]
     try:
         for parameter in model.parameters():
@@ -133,9 +133,9 @@ def _without_gradients(model: DynamicModel) -> Iterator[None]:
 
 
 def _peak(strategy: Strategy, device: str) -> int:
-    """Return the peak of the second step, after everything that is made once."""
+    """Return the peak of the second step, since the first one also fills caches."""
     (step,) = strategy.epoch(0)
-    gc.collect()  # strategies measured before hold their graphs in cycles
+    gc.collect()  # earlier strategies are in reference cycles
     allocated = torch.cuda.memory_allocated(device) if device.startswith("cuda") else 0
     compute = partial(strategy.compute, step)
     try:
@@ -143,21 +143,21 @@ def _peak(strategy: Strategy, device: str) -> int:
         return trace_memory(compute, device=device).peak_bytes - allocated
     except Exception as error:
         raise StepFailedError(
-            f"a step of few snapshots, in which blocks=0 measures memory, failed: {type(error).__name__}: {error}. "
-            "Set blocks to a number, or take more ranks or a smaller hidden."
+            f"a step of few snapshots, which blocks=0 runs to measure memory, failed: {type(error).__name__}: {error}. "
+            "Set blocks to a number, or choose more ranks or a smaller hidden."
         ) from error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockCost:
-    """A step with one number of blocks.
+    """Measurement of a step with a number of blocks.
 
     Attributes:
-        blocks: nb.
-        peak_bytes: of tensors made in the step.
-        step_s: forward, reruns and backward; the median of several.
-        loss: of the step.
-        gradient: of all parameters, flat.
+        blocks: number of blocks, nb.
+        peak_bytes: peak memory of tensors made in the step.
+        step_s: median seconds of forward, reruns and backward.
+        loss: loss of the step.
+        gradient: gradient of all parameters, flat.
         trace: memory over the step.
     """
 
@@ -173,12 +173,12 @@ def block_cost(config: RunConfig, graph: DynamicGraph, *, steps: int = 3) -> Blo
     """Measure the first step of a run on one process; nothing is updated.
 
     Args:
-        config: of one rank, with the option ``blocks``.
-        graph: its data.
-        steps: timed, after one that is not.
+        config: settings with one rank and the option ``blocks``.
+        graph: the data.
+        steps: number of timed steps, after one warm-up step.
 
     Raises:
-        LabError: the config cannot be built on this graph, as where it has more blocks than snapshots.
+        LabError: the config cannot be built on this graph, for example with more blocks than snapshots.
     """
     with torch_defaults(config.threads):
         return _cost(config, graph, steps)
@@ -197,7 +197,7 @@ def _cost(config: RunConfig, graph: DynamicGraph, steps: int) -> BlockCost:
     gradients = [parameter.grad for parameter in components.model.parameters() if parameter.grad is not None]
     gradient = torch.cat([gradient.flatten() for gradient in gradients]).clone()
     trace = trace_memory(partial(_step, components), device=device)
-    components.strategy.rows()  # drop the rows of the probing steps: they are not recorded
+    components.strategy.rows()  # drop the rows of the measured steps
     return BlockCost(config["blocks"], trace.peak_bytes, statistics.median(seconds), loss, gradient, trace)
 
 

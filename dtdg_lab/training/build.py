@@ -45,17 +45,17 @@ class RunComponents:
 
     Attributes:
         config: the settings for which they were built.
-        split: the snapshots of each part.
+        split: the snapshots of each split.
         task: the training task.
-        model: on this rank's device.
-        optimizer: of its parameters.
-        gradients: of its parameters, as one buffer.
-        strategy: how training is laid over ranks.
-        evaluator: of all ranks together.
-        own_evaluator: of all nodes on this rank, while the others train.
+        model: model on this rank's device.
+        optimizer: optimizer of its parameters.
+        gradients: gradients of its parameters, in one buffer.
+        strategy: the training strategy.
+        evaluator: evaluator of all ranks together.
+        own_evaluator: evaluator of all nodes on this rank, while the others train.
         sequence: all nodes on this rank's device.
-        partition: of the nodes, where the system has one.
-        network: the links that emulated congestion slows, where the system exchanges anything.
+        partition: partition of the nodes; None if the system has none.
+        network: links that emulated congestion slows; None if the system exchanges nothing.
     """
 
     config: RunConfig
@@ -72,14 +72,14 @@ class RunComponents:
     network: EmulatedNetwork | None
 
     def close(self) -> None:
-        """End whatever runs beside training; a second call does nothing."""
+        """Stop background work; a second call does nothing."""
         self.strategy.close()
         if self.network is not None:
             self.network.close()
 
 
 def rank_rows(num_nodes: int, rank: int, size: int) -> range:
-    """Return the nodes of a rank when N are shared evenly."""
+    """Return the nodes of a rank if N nodes are shared evenly."""
     return range(rank * num_nodes // size, (rank + 1) * num_nodes // size)
 
 
@@ -92,19 +92,19 @@ def build(
         config: the run's settings.
         graph: its data.
         group: the ranks.
-        device: where this rank computes.
-        plan: state of an earlier strategy, to be restored as far as it fits.
+        device: device of this rank.
+        plan: state of an earlier strategy, to restore as far as it fits.
 
     Raises:
-        LabError: the graph is too short for the protocol or the groups, or does not serve the task, or a part is not
-            available here.
+        LabError: the graph is too short for the protocol or the groups, or does not serve the task, or a component is
+            not available here.
     """
     system = catalogue.system(config.system)
     partition = shared_partition(config, unsealed(graph), group) if "partition" in system.parts else None
     dtype, protocol = DTYPES[config["dtype"]], PROTOCOLS[config.protocol]
     splits = split(graph.num_snapshots, graph.edge_life, protocol)
-    unsealed_graph, graph = unsealed(graph), sealed(graph, splits)  # from here on no test label can be read
-    with together(group, device=device):  # what follows is collective
+    unsealed_graph, graph = unsealed(graph), sealed(graph, splits)  # no test label can be read from here on
+    with together(group, device=device):
         task = make_task(config, graph, splits, device=device)
         model = _model(config, graph, task).to(device=device, dtype=dtype)
         optimizer = OPTIMIZERS[config["optimizer"]](model.parameters(), lr=config.learning_rate)
@@ -127,7 +127,7 @@ def build(
         gradients,
     )
     strategy = _strategy(context, group)
-    with ExitStack() as cleanup:  # ends what runs already where the rest fails
+    with ExitStack() as cleanup:  # on errors
         cleanup.callback(strategy.close)
         network = None
         if "congestion" in system.parts:
@@ -148,7 +148,7 @@ def build(
 
 
 def _strategy(context: BuildContext, group: Group) -> Strategy:
-    """Build the system's strategy on all ranks or none, since it may not fit on one; collective."""
+    """Build the system's strategy on all ranks or, if one fails, on none; collective."""
     strategy: Strategy | None = None
     try:
         with together(group, device=context.device):
@@ -161,7 +161,7 @@ def _strategy(context: BuildContext, group: Group) -> Strategy:
 
 
 def _evaluators(context: BuildContext, splits: Split, group: Group) -> tuple[Evaluator, Evaluator]:
-    """Build the evaluator of all ranks together, and that of this rank alone."""
+    """Build the evaluator of all ranks together, and the evaluator of this rank alone."""
     task, sequence, protocol = context.task, context.sequence, PROTOCOLS[context.config.protocol]
     alone = Evaluator(task, splits, protocol, SoloGroup(), sequence=sequence)
     graph = sequence.graph
@@ -173,7 +173,7 @@ def _evaluators(context: BuildContext, splits: Split, group: Group) -> tuple[Eva
 
 
 def _gather(num_nodes: int, group: Group) -> Callable[..., Tensor] | None:
-    """Return a function that joins the ranks' rows to those of all nodes; None where one rank has them all."""
+    """Return a function that gathers the rows of all nodes from the ranks; None for a single rank."""
     if group.size == 1:
         return None
     counts = [len(rank_rows(num_nodes, rank, group.size)) for rank in range(group.size)]
@@ -188,7 +188,7 @@ def make_task(config: RunConfig, graph: DynamicGraph, parts: Split, *, device: s
     """Make the task of a run, with its labels.
 
     Raises:
-        UnsupportedError: the graph does not serve it; the message names what it serves.
+        UnsupportedError: the graph does not serve the task; the message names the tasks that it serves.
     """
     entry = catalogue.entry("tasks", config["task"])
     if config["task"] not in graph.tasks:
@@ -204,7 +204,7 @@ def make_task(config: RunConfig, graph: DynamicGraph, parts: Split, *, device: s
 
 
 def _sequence(config: RunConfig, graph: DynamicGraph, *, device: str, **share: Any) -> DeviceSequence:
-    """Make the snapshots of the whole graph, or of a share of its nodes (``rows``, ``gather``)."""
+    """Make the sequence of the whole graph, or of a share of its nodes (``rows``, ``gather``)."""
     return DeviceSequence(
         graph,
         device=device,
@@ -224,7 +224,7 @@ def _model(config: RunConfig, graph: DynamicGraph, task: Task) -> DynamicModel:
 
 
 def rehearse() -> None:
-    """Run forward, backward, update and evaluation of two models on a generated graph; nothing is kept."""
+    """Run forward, backward, update and evaluation of two models on a generated graph, as a warm-up."""
     graph = load_dataset("growing", generated_nodes=16, generated_edges=32, generated_snapshots=12)
     for model in ("tgcn", "evolvegcn-o"):
         config = RunConfig(system="single", dataset="growing", model=model, hidden=4)

@@ -1,4 +1,4 @@
-"""Checkpoints: everything that a run needs to go on, written so that a half-written file is never seen."""
+"""Checkpoints: everything that a run needs to resume, written atomically."""
 
 from __future__ import annotations
 
@@ -18,17 +18,21 @@ from dtdg_lab.core.system_errors import explain, reading
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.training.position import Position
 
-SCHEMA = 2  # of the file; those before it had one have none
+SCHEMA = 2  # version of the file; the oldest files have none
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Model, optimizer, position and settings, taken between two steps. No random state: streams are counters.
+    """Model, optimizer, position and settings between two steps. Random streams are counters and have no state.
 
     Attributes:
-        waiting: requests that the next epoch begins with, oldest first.
-        data_hash: of the graph it was trained on; files of older versions have none.
-        plan: what the system has measured and decided (times of snapshot groups, their schedule).
+        model: state of the model.
+        optimizer: state of the optimizer.
+        position: position of the run.
+        config_json: the settings.
+        waiting: requests that wait for the next epoch, oldest first.
+        data_hash: hash of the training data; empty in files of older versions.
+        plan: measurements and decisions of the strategy, such as times of snapshot groups and their schedule.
     """
 
     model: dict[str, Any]
@@ -43,31 +47,34 @@ class Checkpoint:
         """Write atomically: the file at ``path`` is always a whole checkpoint.
 
         Raises:
-            NotFiniteError: a parameter is NaN or infinite; the checkpoint before stays.
-            RunStoreError: the file cannot be written; the checkpoint before stays.
+            NotFiniteError: a parameter is NaN or infinite; the previous checkpoint stays.
+            RunStoreError: the file cannot be written; the previous checkpoint stays.
         """
         for name, tensor in self.model.items():
             if not torch.isfinite(tensor).all():
-                raise NotFiniteError(f"parameter {name} is not finite at step {self.position.step}: nothing was saved.")
+                raise NotFiniteError(
+                    f"parameter {name} is not finite at step {self.position.step}, so no checkpoint was saved. Resume "
+                    "from the last one with a smaller learning_rate."
+                )
         try:
             with replacing(path, draft=path.with_suffix(".part")) as draft, draft.open("wb") as file:
                 torch.save({**vars_of(self), "position": asdict(self.position), "schema": SCHEMA}, file)
         except (OSError, RuntimeError) as error:
             raise RunStoreError(
-                f"the checkpoint {path} cannot be written: {explain(error, path)} Then run.resume(): the checkpoint "
-                "before is untouched."
+                f"the checkpoint {path} cannot be written: {explain(error, path)} Then run.resume(): the previous "
+                "checkpoint is untouched."
             ) from error
 
     @classmethod
     def load(cls, path: Path, *, device: str = "cpu") -> Checkpoint:
-        """Read a checkpoint (tensors and plain values only; no code is run).
+        """Read a checkpoint of tensors and plain values; no code from the file runs.
 
         Raises:
-            RunStoreError: there is none, it is not one of ours, or a newer version wrote it.
+            RunStoreError: there is no file, it is not a checkpoint, or a newer version wrote it.
         """
         with reading(
             path,
-            remedy="Take another one of the run.",
+            remedy="Choose another checkpoint of the run.",
             damaged="is not a readable checkpoint",
             raises=RunStoreError,
             damage=(pickle.UnpicklingError,),
@@ -76,7 +83,7 @@ class Checkpoint:
                 data = torch.load(path, map_location=device, weights_only=True)
             except FileNotFoundError as error:
                 raise RunStoreError(
-                    f"there is no checkpoint at {path}: the run ended before its first. Start a new run."
+                    f"there is no checkpoint at {path}: the run ended before it wrote one. Start a new run."
                 ) from error
             schema = int(data.pop("schema", 1))
             if schema > SCHEMA:
@@ -84,12 +91,12 @@ class Checkpoint:
                     f"{path} was written by a newer version of DTDG Lab: it has schema {schema}, and this version "
                     f"reads up to {SCHEMA}. Update dtdg_lab; the file was not changed."
                 )
-            if schema < 2:  # all that waited was one request
+            if schema < 2:  # a single request
                 data["waiting"] = [data["waiting"]] if data["waiting"] else []
             return cls(**{**data, "position": Position(**data["position"])})
 
     def check_graph(self, graph: DynamicGraph) -> bool:
-        """Refuse to resume on data other than it was trained on; False where the file does not name its data.
+        """Check that the graph is the training data; return False if the file has no hash of its data.
 
         Raises:
             RunStoreError: the graph has another hash.
@@ -99,17 +106,17 @@ class Checkpoint:
         if self.data_hash != graph.data_hash:
             raise RunStoreError(
                 f"the checkpoint was trained on data with hash {self.data_hash[:16]}, but {graph.name!r} now has "
-                f"{graph.data_hash[:16]}: the data set, or how this version cuts it, is no longer what it was. Bring "
-                "back the data (or the version) that the run began with, or start a new run."
+                f"{graph.data_hash[:16]}: the data set, or how this version cuts it, has changed. Restore the data or "
+                "the version that the run began with, or start a new run."
             )
         return True
 
     def has_moments_for(self, config: RunConfig) -> bool:
-        """Return True if a config's optimizer can load the optimizer state."""
+        """Return True if the optimizer of a config can load the optimizer state."""
         return bool(RunConfig.from_json(self.config_json)["optimizer"] == config["optimizer"])
 
     def fingerprint(self) -> str:
-        """Return the SHA-256 of the parameters, bit by bit, in order of their names."""
+        """Return the SHA-256 of all parameters, in order of their names."""
         digest = hashlib.sha256()
         for name in sorted(self.model):
             tensor = self.model[name].detach().cpu().contiguous()
@@ -118,10 +125,10 @@ class Checkpoint:
         return digest.hexdigest()
 
     def restore(self, model: Module, optimizer: torch.optim.Optimizer | None = None) -> None:
-        """Put the parameters, and the optimiser's moments where one is given, into what a config built.
+        """Load the parameters into a model, and the optimizer state into an optimizer if one is given.
 
         Raises:
-            RunStoreError: they do not fit, as when another version made the model otherwise.
+            RunStoreError: they do not fit, for example because another version built the model.
         """
         try:
             model.load_state_dict(self.model)
@@ -130,7 +137,7 @@ class Checkpoint:
         except (RuntimeError, ValueError, KeyError) as error:
             mismatch = " ".join(str(error).split())[:300].rstrip(".")
             raise RunStoreError(
-                f"the checkpoint does not fit the {type(model).__name__} that its settings build here: "
+                f"the checkpoint does not fit the {type(model).__name__} that its settings build: "
                 f"{mismatch}. It was written by another version of DTDG Lab, or for a graph of another size. Use "
                 "the version that wrote it (environment.json in the run's folder names it), or start a new run with "
                 "the same settings."

@@ -1,4 +1,4 @@
-"""Writing of checkpoints: only once the loss that follows shows that the parameters are still of use."""
+"""Writing of checkpoints, delayed until the next loss shows that training has not diverged."""
 
 from __future__ import annotations
 
@@ -13,80 +13,80 @@ from dtdg_lab.training.checkpoint import Checkpoint
 from dtdg_lab.training.recording import StepRecorder
 from dtdg_lab.training.state import TrainingState
 
-LOOK_S = 0.1  # between two looks whether other ranks have recorded their steps
-USUAL_AFTER = 20  # losses before a usual one is known
-UNUSUAL = 10.0  # times the usual loss
+LOOK_S = 0.1  # polling interval for the records of other ranks
+USUAL_AFTER = 20  # losses before the running mean is used
+UNUSUAL = 10.0  # multiple of the running mean above which a loss counts as diverged
 
 
 class LastGood:
-    """Keeps the file of the last good checkpoint.
+    """Writer of the last good checkpoint.
 
-    A run that diverges passes through parameters that are finite and useless. So a checkpoint waits in memory for the
-    next step's loss. It is dropped if that is ten times the usual loss (a running mean) or more. It also waits until
-    the steps before it are recorded, since a resumed run does not repeat them.
+    A diverging run has finite but useless parameters. So a checkpoint waits in memory for the next step's loss, and is
+    dropped if that exceeds ten times the running mean of losses. It also waits until the steps before it are recorded,
+    since a resumed run does not repeat them.
 
     Args:
         path: the file.
-        is_recorded: returns whether the records have reached a step.
+        is_recorded: returns whether a step has been recorded.
     """
 
     def __init__(self, path: Path, is_recorded: Callable[[int], bool]) -> None:
         self._path, self._is_recorded = path, is_recorded
         self._waiting: Checkpoint | None = None
-        self._look_s = 0.0
+        self._next_poll_s = 0.0
         self._written_s = time.monotonic()
-        self._usual, self._losses = 0.0, 0
+        self._mean_loss, self._losses = 0.0, 0
 
     def write(self, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint at once, whatever the loss.
+        """Write a checkpoint at once.
 
         Raises:
-            RunStoreError: it cannot be written.
-            NotFiniteError: its parameters are not finite.
+            RunStoreError: the file cannot be written.
+            NotFiniteError: the parameters are not finite.
         """
         checkpoint.save(self._path)
         self._waiting, self._written_s = None, time.monotonic()
 
     def after_step(self, loss: float, every_s: float, take: Callable[[], Checkpoint]) -> Checkpoint | None:
-        """Write the checkpoint that waits if ``loss`` is a usual one, and take the next when it is due.
+        """Write the waiting checkpoint unless ``loss`` has diverged, and take the next one when it is due.
 
         Args:
-            loss: of the step just made; finite, since the run would have ended otherwise.
+            loss: finite loss of the last step.
             every_s: least seconds between two checkpoints.
-            take: returns a checkpoint of the present.
+            take: returns a checkpoint of the current state.
 
         Returns:
-            The checkpoint that was written, if one was.
+            The written checkpoint, or None.
         """
         waiting, written, now_s = self._waiting, None, time.monotonic()
-        if waiting is not None and self._losses >= USUAL_AFTER and loss > UNUSUAL * self._usual:
+        if waiting is not None and self._losses >= USUAL_AFTER and loss > UNUSUAL * self._mean_loss:
             self._waiting = None
-        elif waiting is not None and now_s >= self._look_s:
+        elif waiting is not None and now_s >= self._next_poll_s:
             if self._is_recorded(waiting.position.step - 1):
                 written = waiting
                 self.write(written)
             else:
-                self._look_s = now_s + LOOK_S
-        self._note(loss)
+                self._next_poll_s = now_s + LOOK_S
+        self._update_mean(loss)
         if self._waiting is None and time.monotonic() - self._written_s >= every_s:
             self._waiting = copy.deepcopy(take())
         return written
 
-    def _note(self, loss: float) -> None:
+    def _update_mean(self, loss: float) -> None:
         self._losses += 1
         if self._losses <= USUAL_AFTER:
-            self._usual += (loss - self._usual) / self._losses
-        else:  # what is unusual counts a little, so that a lasting change becomes usual within some steps
-            self._usual += (min(loss, UNUSUAL * self._usual) - self._usual) / (2 * USUAL_AFTER)
+            self._mean_loss += (loss - self._mean_loss) / self._losses
+        else:  # clipped, so that the mean follows a lasting change within some steps
+            self._mean_loss += (min(loss, UNUSUAL * self._mean_loss) - self._mean_loss) / (2 * USUAL_AFTER)
 
 
 class CheckpointManager:
     """Writes checkpoints of a run, on rank 0.
 
     Args:
-        path: of the last checkpoint.
-        state: of this rank.
-        recorder: records every checkpoint written.
+        path: file of the last checkpoint.
+        state: training state of this rank.
+        recorder: records every written checkpoint.
     """
 
     def __init__(self, path: Path, state: TrainingState, recorder: StepRecorder) -> None:
@@ -94,10 +94,11 @@ class CheckpointManager:
         self._state, self._recorder = state, recorder
 
     def save(self, *, together: bool) -> None:
-        """Write the present, with what the strategy carries, once all rows so far are on disk.
+        """Write the current state, with the strategy's carried state, after flushing all records.
 
         Args:
-            together: whether all ranks call this now. It is collective then, and where a strategy carries anything.
+            together: whether all ranks call this now; it is then collective, and always for a strategy that carries
+                state.
         """
         state, carried, started_ns = self._state, self._carried(), time.time_ns()
         self._recorder.flush()
@@ -108,13 +109,13 @@ class CheckpointManager:
             self._recorder.checkpoint(state.position, state.position.current_epoch, started_ns)
 
     def keep(self, name: str) -> None:
-        """Write the present to a file of its own beside the last checkpoint; collective where a strategy carries.
+        """Write the current state to its own file beside the last checkpoint; collective if a strategy carries state.
 
         Args:
-            name: of the file, without its ending.
+            name: name of the file, without its extension.
 
         Raises:
-            RunStoreError: it cannot be written.
+            RunStoreError: the file cannot be written.
             NotFiniteError: a parameter is not finite.
         """
         state, carried, started_ns = self._state, self._carried(), time.time_ns()
@@ -123,7 +124,7 @@ class CheckpointManager:
             self._recorder.kept(name, state.position, state.position.current_epoch, started_ns)
 
     def keep_epoch(self) -> None:
-        """Keep a checkpoint at the end of an epoch where the settings ask for one, or a request does."""
+        """Keep a checkpoint at the end of an epoch if the settings or a request ask for one."""
         every, epochs = self._state.config["keep_every"], self._state.position.epoch
         if every and epochs % every == 0:
             self.keep(f"epoch-{epochs:05d}")
@@ -136,11 +137,7 @@ class CheckpointManager:
             self.keep(f"step-{self._state.position.step:05d}")
 
     def after_step(self, loss: float) -> None:
-        """Write where it is due, the run has gone well since, and nothing is carried to the next step.
-
-        Args:
-            loss: of the step.
-        """
+        """Write a checkpoint if it is due, the loss has not diverged, and no state is carried to the next step."""
         state = self._state
         if state.group.rank != 0:
             return
@@ -152,11 +149,11 @@ class CheckpointManager:
             self._recorder.checkpoint(written.position, state.position.current_epoch, started_ns)
 
     def _carried(self) -> dict[str, Any]:
-        """Return what the strategy carries to the next step; collective."""
+        """Return the strategy's carried state; collective."""
         strategy = self._state.strategy
         return strategy.carried_state() if isinstance(strategy, Carries) else {}
 
     def _is_recorded(self, step: int) -> bool:
-        """Return True if the ranks that make the same steps have recorded one."""
+        """Return True if all ranks that make the same steps have recorded this step."""
         self._recorder.flush()
         return self._recorder.reached(step, range(1, self._state.group.size) if self._state.synchronous else ())

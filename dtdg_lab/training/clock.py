@@ -1,4 +1,4 @@
-"""Clock of a step's phases, as intervals that touch: they sum to the step by construction."""
+"""Clock of a step's phases, as adjacent intervals that sum to the step."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dtdg_lab.engine.strategy import StepMarks
 
 
 class PhaseClock(StepMarks):
-    """Times of a step's phases; on a GPU the device is waited for at each mark.
+    """Times of a step's phases; on a GPU each mark synchronises with the device.
 
     Args:
         device: ``cpu`` or a CUDA device.
 
     Attributes:
-        intervals: phase, start and end in nanoseconds, since the step began.
+        intervals: (phase, start, end) of the current step, in nanoseconds since the Unix epoch.
         cpu_s: processor seconds of this process, all threads, by phase.
     """
 
@@ -29,7 +29,7 @@ class PhaseClock(StepMarks):
         self.start()
 
     def start(self) -> None:
-        """Begin a step: forget the last one's intervals."""
+        """Begin a step, and clear the last step's intervals."""
         self.intervals.clear()
         self.cpu_s.clear()
         self._last_cpu_s = time.process_time()
@@ -41,20 +41,20 @@ class PhaseClock(StepMarks):
         return time.perf_counter_ns() + self._epoch_offset_ns
 
     def __call__(self, phase: str) -> None:
-        """End a phase, which lasted since the last mark."""
+        """End a phase, which began at the last mark."""
         now_ns = self._now_ns()
         self.intervals.append((phase, self._last_ns, now_ns))
         self._last_ns = now_ns
         self._count(phase)
 
     def exchange(self, wait_s: float) -> None:
-        """End an exchange, which lasted since the last mark and began with ``wait_s`` seconds of waiting."""
+        """End an exchange, which began at the last mark with ``wait_s`` seconds of waiting."""
         now_ns = self._now_ns()
         arrived_ns = min(self._last_ns + round(wait_s * 1e9), now_ns)
         self.intervals.append(("wait", self._last_ns, arrived_ns))
         self.intervals.append(("communicate", arrived_ns, now_ns))
         self._last_ns = now_ns
-        self._count("communicate")  # a rank that waits for others is idle, or nearly so
+        self._count("communicate")  # a waiting rank uses next to no processor time
 
     def _count(self, phase: str) -> None:
         cpu_s = time.process_time()
@@ -62,7 +62,7 @@ class PhaseClock(StepMarks):
         self._last_cpu_s = cpu_s
 
     def seconds(self) -> dict[str, float]:
-        """Return seconds by phase since the start; a phase marked twice is summed."""
+        """Return the seconds of each phase since the start, summed over its intervals."""
         total: dict[str, float] = {}
         for phase, start_ns, end_ns in self.intervals:
             total[phase] = total.get(phase, 0.0) + (end_ns - start_ns) * 1e-9

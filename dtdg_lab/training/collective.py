@@ -23,8 +23,8 @@ def together(group: Group, *, device: str) -> Iterator[None]:
     """Fail on every rank if any rank fails inside; collective.
 
     Raises:
-        RunFailedError: another rank failed; the message has its number and reason. A rank that failed itself raises
-            what it failed with.
+        RunFailedError: another rank failed; the message has its number and reason. The failed rank raises its own
+            error.
     """
     error: Exception | None = None
     try:
@@ -41,15 +41,14 @@ def together(group: Group, *, device: str) -> Iterator[None]:
 
 
 def attempted(work: Callable[[], T], group: Group, *, device: str) -> tuple[T | None, str]:
-    """Return the result of ``work``, and why it failed: the same reason on all ranks, empty if it failed on none.
+    """Return the result of ``work``, and the reason of a failure, the same on all ranks; empty if no rank failed.
 
-    Collective. What every rank does by itself may fail on any. Work that is collective itself must fail on all ranks,
-    or on the last to do its share.
+    Collective. Local work may fail on any rank. Collective work must fail on all ranks, or on the last to take part.
 
     Args:
-        work: what every rank does.
+        work: work of every rank.
         group: the ranks.
-        device: where this rank computes.
+        device: device of this rank.
     """
     result, failure = None, ""
     try:
@@ -60,12 +59,12 @@ def attempted(work: Callable[[], T], group: Group, *, device: str) -> tuple[T | 
 
 
 def shared_reason(failure: str, group: Group, *, device: str) -> str:
-    """Return why a change cannot be made, the same on all ranks; empty where all can make it. Collective.
+    """Return the reason of a failure, the same on all ranks; empty if no rank failed. Collective.
 
     Args:
-        failure: why this rank cannot; empty where it can.
+        failure: reason of this rank's failure; empty if it did not fail.
         group: the ranks.
-        device: where this rank computes.
+        device: device of this rank.
     """
     reasons = gather_texts(group, failure, device=device)
     failed = {rank: reason for rank, reason in enumerate(reasons) if reason}
@@ -82,17 +81,17 @@ def any_rank(flag: bool, group: Group, *, device: str) -> bool:
 
 
 def joined_position(start: Position, position: Position, group: Group, *, steps: int, device: str) -> Position:
-    """Return where ranks are together that share the steps of an epoch; collective.
+    """Return the joint position of ranks that share the steps of an epoch; collective.
 
     Args:
-        start: where all of them began; ``step`` is this rank's own.
-        position: where this rank is.
+        start: start position of all ranks; ``step`` is this rank's own.
+        position: position of this rank.
         group: the ranks.
-        steps: of an epoch, by all ranks together.
-        device: where this rank computes.
+        steps: steps of an epoch, of all ranks together.
+        device: device of this rank.
 
     Returns:
-        Epoch and iteration after all that ranks have made since, and this rank's own step.
+        Epoch and iteration after the steps of all ranks since, and this rank's own step.
     """
     steps_since = torch.tensor([position.step - start.step], dtype=torch.float64, device=device)
     group.all_reduce(steps_since)
@@ -101,7 +100,7 @@ def joined_position(start: Position, position: Position, group: Group, *, steps:
 
 
 def position_of_rank_0(position: Position, group: Group, *, device: str) -> Position:
-    """Return epoch and iteration of rank 0, and the step after all that any rank has made; collective."""
+    """Return epoch and iteration of rank 0, and the largest step of any rank; collective."""
     row = torch.tensor([[position.epoch, position.iteration, position.step]], dtype=torch.int64, device=device)
     positions = group.gather_rows(row, [1] * group.size).tolist()
     epoch, iteration, _ = positions[0]
@@ -109,7 +108,7 @@ def position_of_rank_0(position: Position, group: Group, *, device: str) -> Posi
 
 
 def share_moments(optimizer: torch.optim.Optimizer, group: Group) -> None:
-    """Give every rank the state of rank 0's optimizer; collective."""
+    """Broadcast the state of rank 0's optimizer; collective."""
     if group.size == 1:
         return
     buffer = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Control requests, and choices that neither settings nor seed decide: where they come from, and their replay."""
+"""Sources of control requests, and of choices that neither settings nor seed determine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dtdg_lab.training.position import Position
 
 
 class ControlSource(Protocol):
-    """Versioned requests. Rank 0 receives them first; ranks agree in an exchange which version is applied."""
+    """Source of versioned requests. Rank 0 receives them first; ranks agree in an exchange on the applied version."""
 
     def latest(self) -> int:
         """Return the newest requested version; only rank 0's counts."""
@@ -24,22 +24,22 @@ class ControlSource(Protocol):
         """Return the request of a version on which the ranks have agreed."""
 
     def stops(self) -> bool:
-        """Return whether a request to stop is known; asked in every step by ranks above 0."""
+        """Return whether a request to stop is known; called in every step by ranks above 0."""
 
     def stop_version(self) -> int:
-        """Return the version of the first request to stop, the same on all ranks once one knows it; 0 without one."""
+        """Return the version of the first request to stop, the same on all ranks; 0 without one."""
 
     def refuse(self, reason: str) -> None:
-        """Refuse requests from now on, for a reason; accept them again where it is empty."""
+        """Refuse requests from now on, for a reason; accept them again if it is empty."""
 
     def wait(self, version: int, timeout_s: float) -> None:
-        """Return when a newer version exists on rank 0, or after the time-out; elsewhere at once."""
+        """Wait until a newer version exists, or for the time-out; on other ranks than 0 return at once."""
 
 
 def first_stop(requests: Iterable[dict[str, Any]]) -> tuple[int, dict[str, Any]]:
     """Return version and payload of the first request to stop; 0 and empty without one.
 
-    That of a signal has the signal's name and the rank that got it.
+    A stop by a signal has the signal's name and the rank that received it.
     """
     return next(((version, request) for version, request in enumerate(requests, 1) if request.get("stop")), (0, {}))
 
@@ -57,7 +57,7 @@ class LocalControl:
         self._closed_for = reason
 
     def request(self, payload: dict[str, Any]) -> int:
-        """Queue a request; returns its version.
+        """Queue a request, and return its version.
 
         Raises:
             ControlError: the run is ending.
@@ -105,25 +105,26 @@ class LocalControl:
         return self._payloads[version - 1]
 
     def wait(self, version: int, timeout_s: float) -> None:
-        """Return when a newer version exists, or after the time-out."""
+        """Wait until a newer version exists, or for the time-out."""
         with self._changed:
             self._changed.wait_for(lambda: len(self._payloads) > version, timeout_s)
 
 
-STEP, PAUSE, GATHER, END = RECEIVED_AT = ("step", "pause", "gather", "end")  # where a request is received, in order
+STEP, PAUSE, GATHER, END = RECEIVED_AT = ("step", "pause", "gather", "end")  # occasions to receive a request, in order
 
 
 class Control:
-    """Requests come from a source, and choices are made while training.
+    """Requests and choices of a run.
 
-    :class:`dtdg_lab.training.replay.ReplayedControl` repeats those of an earlier run instead.
+    Here requests come from a source, and choices are made during training.
+    :class:`dtdg_lab.training.replay.ReplayedControl` repeats those of an earlier run.
 
     Args:
-        source: of requests; only rank 0's ``latest`` counts.
+        source: source of requests; only rank 0's ``latest`` counts.
         group: the ranks.
 
     Attributes:
-        drawn: batches to be repeated, by step of this rank and part; None where they are drawn.
+        drawn: recorded batches to repeat, by step of this rank and part; None to draw new ones.
         repeats_decisions: whether a batch-size controller repeats recorded decisions.
     """
 
@@ -139,7 +140,7 @@ class Control:
         """Return the newest version; only rank 0's counts.
 
         Args:
-            step: the step that comes next.
+            step: the next step.
             received_at: one of ``RECEIVED_AT``.
         """
         return self._source.latest()
@@ -148,8 +149,8 @@ class Control:
         """Return the request of a version on which the ranks have agreed.
 
         Args:
-            version: from 1.
-            step: the step that comes next.
+            version: the version, from 1.
+            step: the next step.
             received_at: one of ``RECEIVED_AT``.
             synchronous: whether all ranks are at this step.
         """
@@ -164,33 +165,33 @@ class Control:
         return self._source.stop_version()
 
     def refuse_requests(self, reason: str) -> None:
-        """Refuse requests from now on; accept them again where the reason is empty."""
+        """Refuse requests from now on; accept them again if the reason is empty."""
         self._source.refuse(reason)
 
     def wait(self, version: int, seconds: float) -> None:
-        """Return on rank 0 when a version above ``version`` exists, or after the time-out; elsewhere at once."""
+        """Wait on rank 0 until a version above ``version`` exists, or for the time-out; elsewhere return at once."""
         if self._group.rank == 0:
             self._source.wait(version, seconds)
 
     # choices
 
     def refusal(self, step: int, changes: Mapping[str, Any], *, synchronous: bool) -> str:
-        """Return why the repeated run refused changes here; empty where it did not."""
+        """Return the reason for which the replayed run refused changes here; empty if it did not."""
         return ""
 
     def refusals(self, step: int, requests: Sequence[Mapping[str, Any]], *, synchronous: bool) -> list[str]:
-        """Return the same for several requests, as rank 0 knows them; collective."""
+        """Return the :meth:`refusal` of each request, as recorded on rank 0; collective."""
         return [""] * len(requests)
 
     def recorded_plan(self, position: Position, *, synchronous: bool = True) -> dict[str, Any]:
-        """Return the plan that the repeated run built here, as a strategy's state; collective."""
+        """Return the plan that the replayed run built here, as a strategy's state; collective."""
         return {}
 
     def end_epoch(self, strategy: Replannable, step: int) -> tuple[str, ...]:
         """Let a strategy adopt another plan; return the kinds of plan events that changed. Collective.
 
         Raises:
-            PlanError: another plan was due and could not be made; the old one stays.
+            PlanError: a new plan was due but could not be built; the old one stays.
         """
         return strategy.on_epoch_end()
 
@@ -199,9 +200,9 @@ class Control:
         return None
 
     def rounds(self) -> Sequence[Round] | None:
-        """Return the recorded rounds of the interval of averaging that begins; None where none are repeated."""
+        """Return the recorded rounds of the averaging interval that begins; None without a replay."""
         return None
 
     def next_step(self, step: int, epoch: int, take: Callable[[], int | None]) -> int | None:
-        """Return the number of this rank's next step of an epoch that ranks share; None where no step is left."""
+        """Return the number of this rank's next step of a shared epoch; None if no step is left."""
         return take()

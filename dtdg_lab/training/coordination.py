@@ -1,4 +1,4 @@
-"""Agreement of ranks on requests and choices, at one step or at one gathering for all."""
+"""Agreement of ranks on requests and choices, at a common step or when all ranks gather."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from dtdg_lab.training.state import TrainingState
 
 
 class RankCoordinator:
-    """Distributes rank 0's control state, and follows it on every rank; its constructor is collective.
+    """Distributes rank 0's control state and applies it on every rank; its constructor is collective.
 
     Args:
-        state: of this rank.
+        state: training state of this rank.
         control: requests and choices.
         requests: applies requests.
         recorder: writes records.
 
     Attributes:
-        pacing: of the present interval.
+        pacing: pacing of the current interval.
     """
 
     def __init__(
@@ -37,15 +37,15 @@ class RankCoordinator:
         self.pacing = self._begin_interval()
 
     def begin_interval(self) -> None:
-        """Begin an interval: all ranks are together, with one model; collective."""
+        """Begin an interval; collective. All ranks must have the same model."""
         self.pacing = self._begin_interval()
 
     def follow_step(self, control_state: ControlState) -> None:
-        """Follow the control state that was agreed on in a step."""
+        """Apply the control state agreed on in a step."""
         self._follow(control_state, STEP)
 
     def pause(self) -> None:
-        """Pause for a while, and follow what is requested meanwhile."""
+        """Pause for a short time, and apply requests that arrive meanwhile."""
 
         def wait(seconds: float) -> None:
             self._control.wait(self._state.settings.version, seconds)
@@ -53,7 +53,7 @@ class RankCoordinator:
         self._follow(self.pacing.pause(wait), PAUSE)
 
     def gather(self) -> None:
-        """Wait for all ranks, follow control states meanwhile, and go where all are together."""
+        """Wait for all ranks, apply control states meanwhile, and take the joint position."""
         state, group = self._state, self._state.group
         started_ns, sent, received = time.time_ns(), group.bytes_sent, group.bytes_received
 
@@ -62,19 +62,19 @@ class RankCoordinator:
             self._recorder.check()
 
         self.pacing.gather(follow)
-        moved = (group.bytes_sent - sent, group.bytes_received - received)
-        self._recorder.gathered(state.position, started_ns, moved)
+        traffic = (group.bytes_sent - sent, group.bytes_received - received)
+        self._recorder.gathered(state.position, started_ns, traffic)
         first_epoch, state.position = state.position.epoch, self.pacing.joined(state.position)
-        for epoch in range(first_epoch, state.position.epoch):  # ended by others: this rank has no time of it
+        for epoch in range(first_epoch, state.position.epoch):  # other ranks ended it: this rank has no duration
             self._recorder.write(state.position, EpochEnded(epoch))
 
     def receive_last_requests(self) -> None:
-        """Follow all requests since the last exchange, after the last epoch; collective."""
+        """Apply all requests since the last exchange, after the last epoch; collective."""
         agreed = self._state.components.gradients.agree(self._newest(END).version)
         self._requests.apply_up_to(agreed, END)
 
     def join_rank_0(self) -> None:
-        """Continue where rank 0 is, after the steps that any rank has made; collective."""
+        """Take rank 0's epoch and iteration, and the largest step of any rank; collective."""
         state = self._state
         state.position = position_of_rank_0(state.position, state.group, device=state.device)
 
@@ -101,7 +101,7 @@ class RankCoordinator:
         )
 
     def _newest(self, received_at: str = STEP) -> ControlState:
-        """Return the newest control state; rank 0's counts."""
+        """Return the newest control state; only rank 0's counts."""
         state = self._state
         if state.group.rank != 0:
             return ControlState()
@@ -109,7 +109,7 @@ class RankCoordinator:
         return ControlState(version, state.requested_choice)
 
     def _follow(self, control_state: ControlState, received_at: str) -> None:
-        """Follow a control state: the size of batches first, since changes may make other sizes."""
+        """Apply a control state: the batch size first, since changed settings may change it."""
         state = self._state
         if isinstance(state.strategy, Adaptive):
             state.strategy.receive_choice(control_state.choice)

@@ -1,4 +1,4 @@
-"""What follows the steps of an epoch: other plans, tuning, evaluation; and decisions of a batch-size controller."""
+"""Work at the end of an epoch: new plans, tuning, evaluation; and decisions of a batch-size controller."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from dtdg_lab.training.state import TrainingState
 
 
 class Decisions:
-    """Decisions of a batch-size controller, made while training or repeated.
+    """Decisions of a batch-size controller, made during training or replayed.
 
     Args:
-        state: of this rank.
-        control: decisions to be repeated.
+        state: training state of this rank.
+        control: decisions to repeat.
         recorder: writes records.
     """
 
@@ -30,19 +30,19 @@ class Decisions:
         self._state, self._control, self._recorder = state, control, recorder
 
     def after_step(self, loss: float | None, seconds: float) -> None:
-        """Decide after a step, if that is due."""
+        """Decide after a step, if a decision is due."""
         strategy = self._state.strategy
         if isinstance(strategy, Adaptive) and not self._repeated(strategy):
             self._recorder.decision(self._state.position, strategy.decide_after_step(loss, seconds))
 
     def after_evaluation(self, validation_loss: float | None) -> None:
-        """Decide after an evaluation of the validation split, if that is due."""
+        """Decide after an evaluation of the validation split, if a decision is due."""
         strategy = self._state.strategy
         if isinstance(strategy, Adaptive) and not self._repeated(strategy):
             self._recorder.decision(self._state.position, strategy.decide_after_evaluation(validation_loss))
 
     def _repeated(self, strategy: Adaptive) -> bool:
-        """Make the recorded decision, and return True if decisions are repeated."""
+        """Make the recorded decision, if any; return True if decisions are repeated."""
         if self._control.repeats_decisions and strategy.decides:
             decision = self._control.decision(self._state.position.step)
             if decision is not None:
@@ -52,11 +52,11 @@ class Decisions:
 
 
 class EvaluationRunner:
-    """Evaluations of a run, all ranks together or rank 0 alone while the others train on.
+    """Evaluations of a run, on all ranks together, or on rank 0 while the others train on.
 
     Args:
-        state: of this rank.
-        decisions: follow an evaluation.
+        state: training state of this rank.
+        decisions: made after an evaluation.
         recorder: writes records.
     """
 
@@ -65,7 +65,7 @@ class EvaluationRunner:
         self._evaluated_step = -1
 
     def run_if_due(self) -> None:
-        """Evaluate the training and validation splits at the end of an epoch where the settings say so."""
+        """Evaluate the training and validation splits at the end of an epoch, if the settings ask for it."""
         state, position = self._state, self._state.position
         due = position.epoch % state.config["evaluate_every"] == 0
         if due and not state.is_last_epoch_over and position.step != self._evaluated_step:
@@ -93,8 +93,8 @@ class EpochEnd:
     """Work at the end of an epoch.
 
     Attributes:
-        state: of this rank.
-        control: plans to be repeated.
+        state: training state of this rank.
+        control: plans to repeat.
         requests: refuses and records changes.
         recorder: writes records.
         memory_probe: measures the memory of a step.
@@ -109,7 +109,7 @@ class EpochEnd:
     evaluation: EvaluationRunner
 
     def run(self, epoch: int) -> None:
-        """Measure memory, adopt another plan, tune settings and evaluate, where these are due; collective."""
+        """Measure memory, adopt a new plan, tune settings and evaluate, each if due; collective."""
         self.memory_probe.run_if_due()
         self._replan()
         self._tune(epoch)
@@ -117,7 +117,7 @@ class EpochEnd:
         self.state.resource_monitor.end_epoch()
 
     def _replan(self) -> None:
-        """Adopt another plan where the epoch asks for one; keep the old one on every rank where it cannot be made."""
+        """Adopt a new plan if the epoch asks for one; if it cannot be built, all ranks keep the old one."""
         strategy, reason = self.state.strategy, ""
         if not isinstance(strategy, Replannable) or not (changes := strategy.epoch_changes):
             return

@@ -1,4 +1,4 @@
-"""Evaluation of the whole sequence under a named protocol, and the deviation of batch losses from it."""
+"""Evaluation of the whole sequence under a named protocol."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ from dtdg_lab.tasks.base import PARTS, Scores, Task
 
 
 class Evaluator:
-    """Runs the sequence forward from its start and scores each part's snapshots by the task.
+    """Runs the sequence forward from its start, and scores the snapshots of each split by the task.
 
-    The test split is computed only by ``evaluate(..., final=True)``, once a run is over: nothing that steers or tunes
-    can read it. That call alone opens the seal of the sequence's graph (:mod:`dtdg_lab.graphs.sealed`); a model that
-    was trained on after it is not evaluated any more.
+    Only ``evaluate(..., final=True)``, after a run, computes the test split, so nothing can steer or tune by it. That
+    call alone opens the seal of the sequence's graph (:mod:`dtdg_lab.graphs.sealed`). If training continues after it,
+    the model is not evaluated again.
 
     Args:
-        task: what is scored.
-        split: which snapshots are training, validation, test.
+        task: the task.
+        split: training, validation and test snapshots.
         protocol: warm or cold state.
-        group: ranks share the nodes; where the task needs all nodes at once, snapshots are dealt to ranks in
-            turn.
+        group: ranks that share the nodes; they take turns by snapshot if the task needs all nodes at once.
         sequence: the snapshots for this rank's nodes; its gather joins rows for deeper layers.
-        gather: gives all nodes' rows from every rank's, without gradient; None where this rank has them all.
+        gather: gathers the rows of all nodes from all ranks, without gradient; None if this rank has them all.
     """
 
     def __init__(
@@ -50,15 +49,14 @@ class Evaluator:
         self._tested: tuple[int, ...] | None = None
 
     def evaluate(self, model: DynamicModel, splits: tuple[str, ...], *, final: bool = False) -> list[Scores]:
-        """Return the scores of some parts, without those that have no snapshot; every rank passes the same.
+        """Return the scores of some splits, without empty ones; every rank passes the same splits.
 
         Raises:
-            TestPartError: the test split is asked for during the run, or training continued after it was
-            evaluated.
+            TestPartError: the test split is requested during the run, or training continued after its evaluation.
         """
         if "test" in splits and not final:
             raise TestPartError(
-                "the test split is evaluated once, when the run is over (final=True): read the validation split to "
+                "the test split is evaluated once, when the run is over (final=True). Use the validation split to "
                 "steer or to tune."
             )
         self._check_over(model)
@@ -70,12 +68,12 @@ class Evaluator:
             return self._scores(model, splits)
 
     def _check_over(self, model: DynamicModel) -> None:
-        """Refuse to go on where the test split was evaluated in the middle of training."""
+        """Raise if training continued after an evaluation of the test split."""
         if self._tested is not None and self._tested != _versions(model):
             raise TestPartError(
-                "the test split was evaluated (final=True) and the model trained on after it: this evaluation could "
-                "depend on the test split. Evaluate the validation split meanwhile, and the test split "
-                "once, after the last step."
+                "training continued after the test split was evaluated (final=True), so this evaluation could depend "
+                "on the test split. Evaluate the validation split during training, and the test split once, after the "
+                "last step."
             )
 
     def _scores(self, model: DynamicModel, splits: tuple[str, ...]) -> list[Scores]:
@@ -92,11 +90,11 @@ class Evaluator:
 
     @torch.no_grad()
     def _sums(self, model: DynamicModel, ranges: dict[str, range]) -> tuple[Tensor, Tensor]:
-        """Return the task's measures of every snapshot up to the last one needed, and of the test split on resamples.
+        """Return the task's measures of all snapshots up to the last of ``ranges``, and of the test split on resamples.
 
         Returns:
-            (T', K), and (S, resampled) for the S test snapshots, without rows where they are not evaluated or the task
-            has no bootstrap; both are the same on every rank.
+            (T', K), and (S, resampled) for the S test snapshots; the latter has no rows without the test split or a
+            bootstrap. Both are the same on every rank.
         """
         sequence, rows = self._sequence, len(self._sequence.rows)
         last = max(snapshots.stop for snapshots in ranges.values())
@@ -122,7 +120,7 @@ class Evaluator:
         return sums, resamples
 
     def _measure(self, sums: Tensor, resample: Tensor | None, z: Tensor, t: int, part: str) -> None:
-        """Add this rank's share: its nodes, or the whole snapshot where it is its turn."""
+        """Add this rank's share: its nodes, or the whole snapshot if it is this rank's turn."""
         rows = self._sequence.rows
         if self._task.per_vertex:
             sums += self._task.measure(z, t, slice(rows.start, rows.stop), part)
@@ -136,5 +134,5 @@ class Evaluator:
 
 
 def _versions(model: DynamicModel) -> tuple[int, ...]:
-    """Return how often each parameter was written to."""
+    """Return the version counter of each parameter, which counts writes."""
     return tuple(parameter._version for parameter in model.parameters())

@@ -1,4 +1,4 @@
-"""Forward pass of a trained model over its whole graph, to inspect what it holds of every node."""
+"""Forward pass of a trained model over its whole graph, to inspect its state of every node."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Forward:
     """Outputs of a model for T snapshots of N nodes, with a warm state from the first to the last.
 
     Attributes:
-        hidden: shape (T, N, H), float32: outputs of its last layer for every node.
-        outputs: shape (T, N, outputs), float32: readout of these.
-        parameters: count of learned numbers.
-        remembered: count of numbers that it keeps from one snapshot to the next, for all N nodes.
-        hops: edges that a change travels within one snapshot, at most.
+        hidden: (T, N, H) float32: outputs of the last layer.
+        outputs: (T, N, outputs) float32: readout.
+        parameters: number of learned numbers.
+        remembered: numbers carried from one snapshot to the next, for all N nodes.
+        hops: most edges that a change travels within one snapshot.
     """
 
     hidden: NDArray[np.float32]
@@ -44,11 +44,11 @@ def run_forward(config: RunConfig, graph: DynamicGraph, checkpoint: Path) -> For
 
     Args:
         config: the run's settings.
-        graph: its graph, or one of the same size with other features.
-        checkpoint: the run's file.
+        graph: the run's graph, or one of the same size with other features.
+        checkpoint: file of the checkpoint.
 
     Raises:
-        LabError: the config cannot be built on this graph, or the checkpoint cannot be read, or does not fit.
+        LabError: the config cannot be built on this graph, or the checkpoint cannot be read or does not fit.
     """
     components = build(config, graph, SoloGroup())
     model = components.model
@@ -56,7 +56,7 @@ def run_forward(config: RunConfig, graph: DynamicGraph, checkpoint: Path) -> For
     state = model.initial_state(graph.num_nodes)
     remembered = sum(tensor.numel() for tensor in state.tensors)
     hidden, outputs = [], []
-    with seal_of(components.sequence.graph).opened():  # nothing is trained any more
+    with seal_of(components.sequence.graph).opened():  # no training follows
         for t in range(graph.num_snapshots):
             view = components.sequence.view(t)
             h, state = model.snapshot(view, view.inputs, state)

@@ -1,4 +1,4 @@
-"""Live settings: which may change while training, and what a control request does to them."""
+"""Live settings, which may change during training, and their changes by control requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def live_names(config: RunConfig) -> dict[str, str]:
 
 
 def check_changes(config: RunConfig, changes: dict[str, Any]) -> RunConfig:
-    """Return the config after changes that a running job can make.
+    """Return the config after changes of live settings.
 
     Raises:
         ConfigError: a value is not allowed, or the setting cannot change during the run.
@@ -44,13 +44,13 @@ def check_changes(config: RunConfig, changes: dict[str, Any]) -> RunConfig:
 
 
 def old_values(config: RunConfig, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that settings have before they change, without those that the present system ignores."""
+    """Return the current values of changed settings, without settings that the current system ignores."""
     values = config.flat
     return {name: values[name] for name in changes if name in values}
 
 
 def readable(system: str, config: RunConfig) -> set[str]:
-    """Return the settings that a run of this model on this data set reads under a system."""
+    """Return the settings that a run of this model and data set reads under a system."""
     owners = option_owners(system, config.dataset, config.model, config.flat)
     return {"system", *RunConfig.model_fields, *(name for names in owners.values() for name in names)}
 
@@ -71,14 +71,14 @@ def merged(config: RunConfig, requests: Sequence[Mapping[str, Any]]) -> dict[str
 
 @dataclass(slots=True)
 class LiveSettings:
-    """The settings of a running job, as this rank has applied control requests.
+    """The settings of a running job on this rank.
 
     Attributes:
-        config: the present settings.
-        version: of the newest applied request.
+        config: the current settings.
+        version: version of the newest applied request.
         paused: whether the run is paused.
-        stopping: whether the run stops after the present step.
-        requests: changes that wait for the end of the epoch, oldest first; each is made or refused by itself.
+        stopping: whether the run stops after the current step.
+        requests: changes that wait for the end of the epoch, oldest first; each is applied or refused separately.
     """
 
     config: RunConfig
@@ -93,24 +93,24 @@ class LiveSettings:
         return merged(self.config, self.requests)
 
     def expected(self, unapplied: Sequence[Mapping[str, Any]] = ()) -> RunConfig:
-        """Return the settings after the waiting requests, without those that will be refused.
+        """Return the settings after the waiting requests, without requests that will be refused.
 
         Args:
-            unapplied: requests that no rank has applied yet, oldest first.
+            unapplied: further requests that no rank has applied yet, oldest first.
         """
         config = self.config
         for changes in [*self.requests, *unapplied]:
             try:
                 config = config.replace(**changes)
             except LabError:
-                continue  # it will be refused, and the others made
+                continue  # will be refused
         return config
 
     def apply(self, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """Apply one request; return the step-live changes that were made. Epoch changes wait in ``requests``.
+        """Apply a request; return the changes that took effect. Changes of epoch settings wait in ``requests``.
 
         Raises:
-            ConfigError: the step-live changes fit neither the present settings nor those that wait. None is made.
+            ConfigError: the changes fit neither the current settings nor the waiting ones; none is applied.
         """
         self.paused = bool(payload.get("pause", self.paused))
         self.stopping = self.stopping or bool(payload.get("stop", False))
@@ -123,7 +123,7 @@ class LiveSettings:
                 self.config = self.config.replace(**at_step)
             except ConfigError:
                 self.config.replace(**merged(self.config, [*self.requests, changes]))
-                at_step, at_epoch = {}, changes  # they fit with the waiting requests: all of them wait
+                at_step, at_epoch = {}, changes  # valid with the waiting requests: all wait
         if at_epoch:
             self.requests = [*self.requests, at_epoch]
         return at_step

@@ -35,7 +35,7 @@ RUN_IS_OVER = (
 
 @dataclass(frozen=True, slots=True)
 class TrainingOutcome:
-    """How training ended: ``finished`` or ``stopped``, and where."""
+    """Outcome of training: ``finished`` or ``stopped``, and the position."""
 
     state: str
     position: Position
@@ -43,7 +43,7 @@ class TrainingOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trainer:
-    """Trains one rank of one run from where it is to its end.
+    """Trains one rank of a run from its position to the end.
 
     In outline::
 
@@ -53,24 +53,24 @@ class Trainer:
                 compute, exchange gradients, update
                 follow requests, decide, record
                 wait while paused, save
-            measure memory, adopt another plan, tune, evaluate
-            rebuild where requests change epoch settings
+            measure memory, adopt a new plan, tune, evaluate
+            rebuild if requests change epoch settings
         save the last checkpoint
         evaluate all splits
 
     Attributes:
-        state: of this rank, which all objects below share.
+        state: training state of this rank, shared by all objects below.
         control: requests and choices.
-        clock: of the steps' phases.
+        clock: clock of a step's phases.
         recorder: writes records.
         coordinator: paces the ranks, and distributes requests.
         rebuilder: applies changes of epoch settings.
         checkpoints: writes checkpoints.
-        decisions: of a batch-size controller.
-        evaluation: of the run.
+        decisions: decisions of a batch-size controller.
+        evaluation: evaluations of the run.
         epoch_end: work at the end of an epoch.
-        resumed: the event of a run that is resumed; None for a new one.
-        saves_start: whether the start is saved, as of a run that begins here.
+        resumed: event of a resumed run; None for a new one.
+        saves_start: whether to save a checkpoint of the start, for a new run.
         show_progress: whether to show a progress bar over epochs, in cells and terminals.
     """
 
@@ -95,12 +95,12 @@ class Trainer:
 
     @property
     def live_settings(self) -> LiveSettings:
-        """The present settings, and requests that wait."""
+        """The current settings and the waiting requests."""
         return self.state.settings
 
     @property
     def position(self) -> Position:
-        """Epoch, iteration and step that come next."""
+        """The next epoch, iteration and step."""
         return self.state.position
 
     def run(self) -> TrainingOutcome:
@@ -128,10 +128,10 @@ class Trainer:
         state, recorder = self.state, self.recorder
         if self.saves_start:
             recorder.event(state.position, "parts", split_event(state.graph, state.components.split))
-            self.checkpoints.save(together=True)  # whatever happens from here on can be resumed
+            self.checkpoints.save(together=True)  # so that the run can be resumed from here on
         if self.resumed is not None:
             recorder.write(state.position, self.resumed)
-        threads = torch.get_num_threads()  # sums depend on them
+        threads = torch.get_num_threads()  # the bits of sums depend on them
         recorder.write(state.position, Kernel(state.components.sequence.backend, state.device, threads))
         report_plans(state, recorder)
         state.open()
@@ -170,7 +170,7 @@ class Trainer:
         exchanged = pacing.exchange(result)
         clock.exchange(exchanged.wait_s)
         loss = finite_loss(exchanged, position, state.config.learning_rate)
-        known_loss = loss if exchanged.groups else None  # batches may be without labels
+        known_loss = loss if exchanged.groups else None  # a batch may have no labels
         components.optimizer.step()
         clock("update")
         control_state = pacing.agreed()
@@ -187,7 +187,7 @@ class Trainer:
             loss=known_loss,
             cpu_s=time.process_time() - started_cpu_s,
             communicate_s=exchanged.communicate_s,
-            moved=(group.bytes_sent - sent, group.bytes_received - received),
+            traffic=(group.bytes_sent - sent, group.bytes_received - received),
             version=state.settings.version,
             strategy=components.strategy,
         )
@@ -196,7 +196,7 @@ class Trainer:
         return loss
 
     def _prepare(self, step: Step) -> None:
-        """Tell the strategy which step follows, and slow links down as the settings say."""
+        """Announce the step to the strategy, and update the emulated network."""
         state, components = self.state, self.state.components
         if isinstance(components.strategy, Adaptive):
             components.strategy.on_step_start(state.position.step)
@@ -222,21 +222,21 @@ class Trainer:
         if not self.state.settings.stopping:
             self.checkpoints.after_step(loss)
         elif not self.state.synchronous or is_epoch_over:
-            # else the run ends here, and saves: a signal leaves no time to do it twice
+            # otherwise _end saves, and a signal leaves no time to save twice
             self.checkpoints.save(together=self.state.synchronous)
 
     def _is_over_between_epochs(self) -> bool:
         """Return True if the run is over; else apply changes that wait for the end of an epoch."""
-        state = self.state  # and no pacing: it would keep the components that a rebuild replaces in memory
+        state = self.state  # hold no reference to pacing, whose components a rebuild must be able to free
         if self.coordinator.pacing.synchronous:
             if state.settings.stopping:
                 return True
-            self.rebuilder.rebuild_if_requested()  # before the end is looked for: it may move the end
+            self.rebuilder.rebuild_if_requested()  # before testing for the end, which a rebuild may change
             return self._is_over()
         is_waiting = bool(state.settings.requests) and not state.position.iteration
         if state.has_epochs and not state.settings.stopping and not is_waiting:
             return False
-        self.coordinator.gather()  # every rank comes here in the end, for one of these reasons or another
+        self.coordinator.gather()  # every rank gets here for one of these reasons
         if state.settings.stopping:
             return True
         is_replaced = self.rebuilder.rebuild_if_requested()
@@ -247,7 +247,7 @@ class Trainer:
         return False
 
     def _is_over(self) -> bool:
-        """Return True if all epochs are over, and all requests since the last exchange have been received."""
+        """Return True if all epochs are over, also after the requests since the last exchange."""
         state = self.state
         if state.has_epochs:
             return False
@@ -264,8 +264,8 @@ class Trainer:
         state = self.state
         self.control.refuse_requests(RUN_IS_OVER)
         if not state.synchronous:
-            self.coordinator.gather()  # where a change after the last step has begun another interval
-            if state.settings.stopping:  # all ranks resume with the same step, which none has made
+            self.coordinator.gather()  # a change after the last step may have begun another interval
+            if state.settings.stopping:  # all ranks resume at the same new step
                 self.coordinator.join_rank_0()
         self.checkpoints.save(together=True)
         self.recorder.write(state.position, Ended(state.checkpoint().fingerprint()))
@@ -279,7 +279,7 @@ def finite_loss(exchanged: Exchanged, position: Position, learning_rate: float) 
     """Return the mean loss of a step.
 
     Raises:
-        NotFiniteError: it is NaN or infinite.
+        NotFiniteError: the loss is NaN or infinite.
     """
     loss = exchanged.loss_sum / max(exchanged.groups, 1)
     if not abs(loss) < float("inf"):

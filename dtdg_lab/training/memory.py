@@ -1,4 +1,4 @@
-"""Memory of a step, its peak and its course, from live tensor storages on the CPU or the allocator on a GPU."""
+"""Memory of a step over time and its peak, from live tensor storages on the CPU or the allocator on a GPU."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ MOST_SAMPLES = 2_000
 
 
 class _StorageLedger(TorchDispatchMode):
-    """Bytes of all storages that operations make, while they are alive.
+    """Bytes of all live storages that operations have made.
 
-    torch's own ``MemTracker`` follows modules and refuses one that is called twice in a step, as a recurrent one is.
+    torch's own ``MemTracker`` follows modules and rejects recurrent modules, which are called twice in a step.
     """
 
     def __init__(self, note: Callable[[int], None] | None = None) -> None:
@@ -38,7 +38,7 @@ class _StorageLedger(TorchDispatchMode):
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         storages = [storage for storage in _dense_storages((result,)) if storage._cdata not in self._known]
-        if storages:  # a view's storage, or that of a tensor changed in place, was there before
+        if storages:  # views and in-place operations return the storage of an input
             inputs = {storage._cdata for storage in _dense_storages((*args, *kwargs.values()))}
             for storage in storages:
                 if storage._cdata not in inputs and storage._cdata not in self._known:
@@ -47,7 +47,7 @@ class _StorageLedger(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # nothing is compiled; torch's guard against it takes as long as the operation
+        return False  # nothing is compiled, and torch's check takes as long as the operation
 
     def _follow(self, storage: torch.UntypedStorage) -> None:
         size, name = storage.nbytes(), storage._cdata
@@ -56,7 +56,7 @@ class _StorageLedger(TorchDispatchMode):
         self.peak_bytes = max(self.peak_bytes, self.live_bytes)
         if self._note is not None:
             self._note(self.live_bytes)
-        # a storage keeps its Python object as long as anything holds it, so this runs when the memory goes
+        # the Python object lives as long as the storage, so this runs when the memory is freed
         weakref.finalize(storage, self._forget, name, size)
 
     def _forget(self, name: int, size: int) -> None:
@@ -67,7 +67,7 @@ class _StorageLedger(TorchDispatchMode):
 
 
 class _AllocatorReader(TorchDispatchMode):
-    """Reads after every operation the bytes that a GPU's allocator has given out."""
+    """Reads the allocated bytes of a GPU after every operation."""
 
     def __init__(self, note: Callable[[int], None], device: str) -> None:
         super().__init__()
@@ -92,8 +92,8 @@ def _dense_storages(values: Iterable[Any]) -> Iterator[torch.UntypedStorage]:
 def peak_bytes(step: Callable[[], None], *, device: str = "cpu") -> int:
     """Return the most bytes of tensors alive at once while ``step`` runs.
 
-    On the CPU every dense storage made inside the step is followed until it dies; what existed before (parameters,
-    the graph) is not counted, nor what kernels use inside. On a GPU it is the allocator's peak, which counts both.
+    On the CPU it follows every dense storage made inside the step until it is freed. Earlier tensors (parameters, the
+    graph) and kernels' scratch memory do not count. On a GPU it is the allocator's peak, which counts both.
 
     Args:
         step: forward and backward of one step; call it outside timing, it runs several times slower.
@@ -111,15 +111,15 @@ def peak_bytes(step: Callable[[], None], *, device: str = "cpu") -> int:
 
 
 class _OverLimitError(Exception):
-    """A step needs more memory than it may."""
+    """A step exceeds its memory limit."""
 
 
 def fits_memory(step: Callable[[], None], limit_bytes: float, *, device: str = "cpu") -> bool:
-    """Return True if ``step`` has at most so many bytes of tensors alive; on the CPU it ends where it has more.
+    """Return True if the peak of ``step`` is at most ``limit_bytes``; on the CPU a larger step is aborted.
 
     Args:
-        step: forward and backward of one step, which may leave gradients of a part.
-        limit_bytes: the most it may have, counted as by :func:`peak_bytes`.
+        step: forward and backward of one step; if aborted, it may leave incomplete gradients.
+        limit_bytes: limit of :func:`peak_bytes`.
         device: ``cpu`` or a CUDA device.
     """
     if device.startswith("cuda"):
@@ -144,13 +144,13 @@ def fits_memory(step: Callable[[], None], limit_bytes: float, *, device: str = "
 class MemoryTrace:
     """Memory in use over one step.
 
-    The step ran several times slower than outside the probe, so seconds give an order rather than durations.
+    The probe slows the step several times, so seconds show the order rather than durations.
 
     Attributes:
-        peak_bytes: the most at any time.
-        seconds: times of the samples since the step began.
-        bytes: in use then; of neighbouring samples the largest is kept.
-        blocks: (second, number, pass) where a time block begins.
+        peak_bytes: peak memory.
+        seconds: times of the samples since the start of the step.
+        bytes: memory at these times; the largest of neighbouring samples is kept.
+        blocks: (second, number, pass) of the start of each time block.
     """
 
     peak_bytes: int
@@ -169,7 +169,7 @@ class MemoryTrace:
 
 
 class _Samples:
-    """Samples of any number; at most ``limit`` are kept, the largest of every few in a row."""
+    """At most ``limit`` samples, each the largest of several consecutive ones."""
 
     def __init__(self, limit: int) -> None:
         self._limit, self._stride, self._left = max(2, limit), 1, 0
@@ -190,7 +190,7 @@ class _Samples:
 
 
 class _Probe(StepMarks):
-    """Marks of a probed step: when its time blocks begin."""
+    """Marks of a probed step, which record the start of time blocks."""
 
     def __init__(self, limit: int) -> None:
         self._began_s = time.perf_counter()
@@ -198,11 +198,11 @@ class _Probe(StepMarks):
         self.blocks: list[tuple[float, int, str]] = []
 
     def block(self, number: int, pass_name: str) -> None:
-        """Record when a time block begins."""
+        """Record the start of a time block."""
         self.blocks.append((self._now_s(), number, pass_name))
 
     def note(self, live_bytes: int) -> None:
-        """Sample the bytes in use now."""
+        """Add a sample of the bytes in use."""
         self.samples.add(self._now_s(), live_bytes)
 
     def _now_s(self) -> float:
@@ -210,10 +210,10 @@ class _Probe(StepMarks):
 
 
 def trace_memory(step: Callable[[StepMarks], object], *, device: str = "cpu", limit: int = MOST_SAMPLES) -> MemoryTrace:
-    """Return the memory in use while ``step`` runs, with its peak as :func:`peak_bytes` has it.
+    """Return the memory over ``step``, with the peak of :func:`peak_bytes`.
 
     Args:
-        step: forward and backward of one step, which marks where time blocks begin.
+        step: forward and backward of one step, which marks the start of time blocks.
         device: ``cpu`` or a CUDA device.
         limit: most samples kept.
     """
@@ -235,14 +235,14 @@ def trace_memory(step: Callable[[StepMarks], object], *, device: str = "cpu", li
 
 
 class MemoryProbe:
-    """Measures the memory of a step between epochs, never before the first step, which need not wait for it.
+    """Measures the memory of a step between epochs; not before the first step, so as not to delay it.
 
     Args:
-        state: of this rank.
+        state: training state of this rank.
         recorder: writes records.
 
     Attributes:
-        is_due: whether memory is measured at the end of this epoch, as at the end of the first one of every attempt.
+        is_due: whether to measure memory at the end of this epoch; True in the first epoch of every attempt.
     """
 
     def __init__(self, state: TrainingState, recorder: StepRecorder) -> None:
@@ -250,7 +250,7 @@ class MemoryProbe:
         self.is_due = True
 
     def run_if_due(self) -> None:
-        """Measure and record the memory of the largest step, if that is due; collective."""
+        """Measure and record the memory of the largest step, if due; collective."""
         state = self._state
         if not self.is_due or not state.position.step:
             return
@@ -263,10 +263,10 @@ class MemoryProbe:
 
 
 def largest_trace(components: RunComponents, *, device: str) -> MemoryTrace:
-    """Return the memory over the largest step of a strategy; gradients are zero afterwards. Collective as steps are."""
+    """Return the memory over the largest step of a strategy; gradients are zero afterwards. Collective."""
     traces = []
     for step in components.strategy.probe_steps():
         traces.append(trace_memory(step, device=device))
         components.gradients.zero()
-    components.gradients.zero()  # the strategy may have computed more by itself
+    components.gradients.zero()  # the strategy may have computed further steps
     return max(traces, key=lambda trace: trace.peak_bytes)

@@ -1,4 +1,4 @@
-"""Pacing of ranks: all make every step together, or each at its own pace with averaged models."""
+"""Pacing of ranks: all ranks make every step together, or each trains at its own pace with averaged models."""
 
 from __future__ import annotations
 
@@ -16,27 +16,26 @@ from dtdg_lab.training.build import RunComponents
 from dtdg_lab.training.collective import joined_position
 from dtdg_lab.training.position import Position
 
-CONTROL_ROUND_S = 0.5  # a paused job meets this often
+CONTROL_ROUND_S = 0.5  # interval of control exchanges in a pause
 START = Position()
-PAUSED_S = 0.005  # between two looks at rounds of averaging
-
-TakeStep = Callable[[Callable[[], int | None]], int | None]  # given how to take a step, the step's number
+PAUSED_S = 0.005  # polling interval of averaging rounds in a pause
+TakeStep = Callable[[Callable[[], int | None]], int | None]  # calls its argument, or replays, to get a step's number
 
 
 class Synchronous:
-    """Gradients are summed over ranks in every step, and the control state is piggybacked on them.
+    """Pacing with gradients summed over ranks in every step, and the control state piggybacked on them.
 
     Args:
-        components: what trains.
-        newest: returns the newest control state; rank 0's counts.
-        knows_stop: returns whether this rank knows of a request to stop. It may be newer than rank 0's control state,
-            which rank 0 reports as it comes to the exchange, where it may wait for others.
+        components: components of the run.
+        newest: returns the newest control state; only rank 0's counts.
+        knows_stop: returns whether this rank knows of a request to stop. The request may be newer than the control
+            state that rank 0 has sent, since rank 0 may wait in the exchange.
         stop_version: returns the version of the first request to stop, the same on all ranks; 0 without one.
-        start: the control state that applies already.
+        start: the current control state.
 
     Attributes:
         synchronous: whether all ranks make every step together, so that collective work may follow any step.
-        epoch_steps: steps of the present epoch, by all ranks that share them.
+        epoch_steps: steps of the current epoch, of all ranks that share them.
     """
 
     synchronous = True
@@ -56,13 +55,13 @@ class Synchronous:
         self.epoch_steps = 1
 
     def steps(self, position: Position) -> Iterator[Step]:
-        """Yield this rank's steps of the rest of an epoch."""
+        """Yield this rank's remaining steps of an epoch."""
         steps = self._strategy.epoch(position.epoch)
         self.epoch_steps = len(steps)
         yield from steps[position.iteration :]
 
     def exchange(self, result: StepResult) -> Exchanged:
-        """Turn the gradients into those of the update; return the loss that all ranks agree on."""
+        """Reduce the gradients for the update, and return the loss of all ranks."""
         newest = self._newest()
         exchanged = self._gradients.exchange(
             version=newest.version,
@@ -76,11 +75,11 @@ class Synchronous:
         return exchanged
 
     def agreed(self) -> ControlState:
-        """Return the control state to be followed from the next step on; asked once after every update."""
+        """Return the control state for the next step; called once after every update."""
         return self._agreed
 
     def pause(self, wait: Callable[[float], None]) -> ControlState:
-        """Pause for a while, and return the control state; ``wait`` returns early after a request on this rank."""
+        """Pause for a short time, and return the control state; ``wait`` returns early after a request here."""
         wait(CONTROL_ROUND_S)
         self._agreed = self._agreed._replace(version=self._gradients.agree(self._newest().version))
         return self._agreed
@@ -93,31 +92,30 @@ class Synchronous:
         """
 
     def joined(self, position: Position) -> Position:
-        """Return where all ranks are that have gathered, from this rank's position; collective."""
+        """Return the joint position of all gathered ranks, from this rank's position; collective."""
         return position
 
     def rounds(self) -> list[Round]:
-        """Return and forget the rounds of averaging."""
+        """Return the averaging rounds since the last call."""
         return []
 
     def apply_settings(self, config: RunConfig) -> None:
-        """Follow changed settings."""
+        """Apply changed settings."""
 
     def close(self, reason: str) -> None:
-        """Leave because of a failure here; the others find out from the collective that fails."""
+        """Leave because of a failure on this rank; the other ranks fail in their next collective."""
 
 
 class Averaged(Synchronous):
-    """Each rank updates by its own gradients; models are averaged now and then, with the control state.
+    """Pacing with local gradients in each step, and periodic averaging of models and control state.
 
-    Ranks share the steps of an epoch: ``iteration`` is a step's number among those of all ranks, and a rank makes those
-    that it takes.
+    Ranks share the steps of an epoch. ``iteration`` numbers the steps of all ranks, and each rank takes some of them.
 
     Args:
-        components: what trains.
-        averager: of the ranks.
+        components: components of the run.
+        averager: averager of the ranks.
         group: the ranks.
-        start: where all ranks begin.
+        start: start position of all ranks.
         take_step: takes this rank's next step of an epoch.
     """
 
@@ -148,13 +146,13 @@ class Averaged(Synchronous):
             yield replace(steps[number % len(steps)], iteration=number)
 
     def exchange(self, result: StepResult) -> Exchanged:
-        """Take the mean of this rank's gradients alone."""
+        """Average the gradients of this rank's groups."""
         self._gradients.divide(result.groups)
         agreed = self._averager.agreed
         return Exchanged(agreed.version, result.loss_sum, result.groups, 0.0, 0.0, agreed.choice)
 
     def agreed(self) -> ControlState:
-        """Serve the averaging, and return the control state of the newest round."""
+        """Serve averaging rounds, and return the control state of the newest round."""
         self._averager.control()
         return self._averager.agreed
 
@@ -165,26 +163,26 @@ class Averaged(Synchronous):
         return self._averager.agreed
 
     def gather(self, follow: Callable[[ControlState], None]) -> None:
-        """Serve the others until they come; a second call does nothing."""
+        """Serve averaging rounds until all ranks gather; a second call does nothing."""
         self._averager.finish(lambda: follow(self._averager.agreed))
 
     def joined(self, position: Position) -> Position:
-        """Return epoch and iteration after all steps that ranks have made, and this rank's own step; collective."""
+        """Return epoch and iteration after the steps of all ranks, and this rank's own step; collective."""
         steps = len(self._strategy.epoch(position.epoch)) * self._group.size
         device = str(self._gradients.gradients.device)
         self._start = joined_position(self._start, position, self._group, steps=steps, device=device)
         return self._start
 
     def rounds(self) -> list[Round]:
-        """Return and forget the rounds that were applied."""
+        """Return the rounds applied since the last call."""
         return self._averager.taken()
 
     def apply_settings(self, config: RunConfig) -> None:
-        """Average as often as the settings say."""
+        """Set the averaging period."""
         self._averager.every_s = config["average_every_s"]
 
     def close(self, reason: str) -> None:
-        """Leave, and tell the others the reason."""
+        """Leave, and report the reason to the other ranks."""
         self._averager.close(reason)
 
 
@@ -204,19 +202,19 @@ def pacing_for(
     rounds: Sequence[Round] | None = None,
     take_step: TakeStep = lambda take: take(),
 ) -> Pacing:
-    """Return the pacing that the config asks for, for an interval that begins; collective.
+    """Return the configured pacing for a new interval; collective.
 
     Args:
-        components: what trains.
+        components: components of the run.
         group: the ranks.
-        newest: returns the newest control state; rank 0's counts.
-        name: of the averager, another one for every interval.
-        start: the control state that applies already.
-        position: where the interval begins.
+        newest: returns the newest control state; only rank 0's counts.
+        name: name of the averager, unique for every interval.
+        start: the current control state.
+        position: start position of the interval.
         knows_stop: returns whether this rank knows of a request to stop; never by default.
         stop_version: returns the version of the first request to stop; 0 without one.
-        rounds: of an earlier run of this rank, to be repeated.
-        take_step: takes this rank's next step of an epoch that ranks share.
+        rounds: averaging rounds of an earlier run of this rank, to repeat.
+        take_step: takes this rank's next step of a shared epoch.
     """
     if components.config["exchange"] == "gradients":
         return Synchronous(components, newest, knows_stop=knows_stop, stop_version=stop_version, start=start)

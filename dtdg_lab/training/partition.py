@@ -1,4 +1,4 @@
-"""Partition and split of a run and its blocks of time, with the events that describe them."""
+"""Partition, split and time blocks of a run, and the events that describe them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def facts_of_run(config: RunConfig, graph: DynamicGraph) -> ModelFacts:
-    """Return the facts of a run's model."""
+    """Return the facts of the model of a run."""
     options = config.options.get("models", {})
     return model_facts(config.model, graph.num_features, config.hidden, config.layers, **options)
 
@@ -39,22 +39,22 @@ def facts_of_run(config: RunConfig, graph: DynamicGraph) -> ModelFacts:
 def made_by_first(
     group: Group, make: Callable[[], tuple[T, dict[str, Any]]], what: str
 ) -> tuple[T | None, dict[str, Any]]:
-    """Return rank 0's result, which is None on the others, and its description on all ranks; collective.
+    """Return rank 0's result (None on other ranks), and its description on all ranks; collective.
 
     Args:
         group: the ranks.
-        make: called on rank 0; the description must be JSON.
+        make: called on rank 0; returns the result and its JSON description.
         what: name of the result, for messages.
 
     Raises:
-        PartitionError: it could not be made; every rank raises it with rank 0's reason.
+        PartitionError: rank 0 failed; raised on every rank with rank 0's reason.
     """
     result: T | None = None
     description: dict[str, Any] = {}
     if group.rank == 0:
         try:
             result, description = make()
-        except Exception as error:  # whatever it is, the other ranks wait for an answer
+        except Exception as error:  # any error, since the other ranks wait for an answer
             description = {"reason": f"{what}: {error_text(error)}"}
     description = json.loads(group.broadcast_text(json.dumps(description)))
     if "reason" in description:
@@ -63,12 +63,12 @@ def made_by_first(
 
 
 def shared_partition(config: RunConfig, graph: DynamicGraph, group: Group) -> Partition:
-    """Return the partition that a config asks for, the same on every rank; collective.
+    """Return the configured partition, the same on every rank; collective.
 
-    Rank 0 makes it or finds it in its cache: partitioners may differ between machines, and their caches do.
+    Rank 0 makes it or loads it from its cache, since partitioners and caches may differ between machines.
 
     Raises:
-        PartitionError: it could not be made; every rank raises it with rank 0's reason.
+        PartitionError: rank 0 failed; raised on every rank with rank 0's reason.
     """
 
     def make() -> tuple[Partition, dict[str, Any]]:
@@ -88,14 +88,12 @@ def shared_partition(config: RunConfig, graph: DynamicGraph, group: Group) -> Pa
 def partition_event(
     context: BuildContext, *, blocks: SnapshotBlocks | None = None, full_share: float | None = None
 ) -> PartitionFacts:
-    """Return the event of a run's partition: each rank's nodes, and the bytes that a step will send.
-
-    The parts of a rank send as one.
+    """Return the event of a run's partition, with each rank's nodes and the predicted bytes of a step.
 
     Args:
-        context: what a strategy was built from, with a partition.
-        blocks: time blocks of the run, where it has any: rows are sent again where a block is recomputed.
-        full_share: share of an epoch's steps in which a snapshot exchanges rows, where not all of them do.
+        context: inputs of a strategy, with a partition.
+        blocks: time blocks of the run, if any: recomputing a block sends its rows again.
+        full_share: share of an epoch's steps in which a snapshot exchanges rows; None for all steps.
     """
     config, graph, partition, train = context.config, context.graph, context.partition, context.train
     ranks = context.group.size
@@ -132,7 +130,7 @@ def partition_event(
 
 
 def halo_volume(config: RunConfig, graph: DynamicGraph, blocks: SnapshotBlocks, partition: Partition) -> Volume:
-    """Return the volume of a step of ranks that own nodes in all snapshots: rows of remote neighbours."""
+    """Return the volume of a step in rows of remote neighbours, for ranks that own nodes in all snapshots."""
     train, last, facts = blocks.snapshots, blocks.block(blocks.blocks - 1), facts_of_run(config, graph)
     return between_parts(
         graph.snapshots[train.start : train.stop],
@@ -144,9 +142,10 @@ def halo_volume(config: RunConfig, graph: DynamicGraph, blocks: SnapshotBlocks, 
 
 
 def split_event(graph: DynamicGraph, split: Split) -> dict[str, Any]:
-    """Return part -> ``first`` and ``last`` snapshot, and ``without_edges``: [first, last] of each run of empty ones.
+    """Return the data of an event of the split, by part; a part without snapshots is left out.
 
-    A part without snapshots is left out.
+    Each part has its ``first`` and ``last`` snapshot, and ``without_edges``: [first, last] of each run of snapshots
+    without edges.
     """
     is_empty, data = np.asarray(graph.num_edges) == 0, {}
     for part in PARTS:
@@ -167,18 +166,18 @@ def blocks_event(
     peak_bytes: float | None = None,
     graphs: str = "",
 ) -> BlockFacts:
-    """Return the event ``blocks`` of a run whose layout has time blocks.
+    """Return the event ``blocks`` of a run with time blocks.
+
+    With a partition, spans and collectives of ranks follow from it and are left out.
 
     Args:
         config: the run's settings.
-        graph: its data.
+        graph: the data.
         blocks: the snapshots and nodes of each rank.
-        task: what is predicted.
-        partition: of the nodes, where ranks own some of them in all snapshots.
-        peak_bytes: of a step, as estimated where the number of blocks was left to the budget.
-        graphs: where they are, and why, for its note.
-
-    With a partition, spans and collectives of ranks follow from the partition and are left out.
+        task: the task.
+        partition: partition of the nodes; None unless ranks own nodes in all snapshots.
+        peak_bytes: estimated peak of a step, with ``blocks=0``.
+        graphs: note on where graphs are stored, and why.
     """
     if partition is None:
         volume = predicted_volume(config, graph, blocks, task)
@@ -198,7 +197,7 @@ def blocks_event(
 def collectives_of(
     config: RunConfig, graph: DynamicGraph, blocks: SnapshotBlocks, task: Task
 ) -> tuple[AllToAllCost, ...]:
-    """Return the collectives of a step of a run, those that are not sent included."""
+    """Return the collectives of a step of a run, including those that send nothing."""
     return collectives(
         config.model,
         graph.num_features,
@@ -212,9 +211,9 @@ def collectives_of(
 
 
 def predicted_volume(config: RunConfig, graph: DynamicGraph, blocks: SnapshotBlocks, task: Task) -> Volume:
-    """Return the volume of a step: redistributions, and halo rows where groups of ranks split snapshots by rows.
+    """Return the volume of a step: redistributions, and halo rows if groups of ranks split snapshots by rows.
 
-    With ``halo_reuse``, rows that are kept are sent once more in the probe of memory, which is not recorded.
+    With ``halo_reuse``, the memory probe sends the reused rows once more, which is not recorded.
     """
     moved = redistributed(blocks, collectives_of(config, graph, blocks, task), config.layers)
     facts, reuse = facts_of_run(config, graph), config["halo_reuse"]
@@ -223,7 +222,7 @@ def predicted_volume(config: RunConfig, graph: DynamicGraph, blocks: SnapshotBlo
 
 
 def _notes(config: RunConfig, blocks: SnapshotBlocks, peak_bytes: float | None) -> list[str]:
-    """Return notes on the number of blocks, and on ranks without snapshots of their own."""
+    """Return notes on the number of blocks, and on ranks without own snapshots."""
     notes = []
     count = f"{blocks.blocks} block{'s' * (blocks.blocks > 1)}"
     if config["blocks"] == 0:

@@ -14,12 +14,12 @@ PlanEvents = list[tuple[str, dict[str, Any]]]  # kind and data
 
 
 def plan_events(components: RunComponents, group: Group, previous: RunComponents | None = None) -> PlanEvents:
-    """Return events that describe the plans of what trains, on rank 0; none on the others.
+    """Return events that describe the plans in use, on rank 0; none on other ranks.
 
     Args:
-        components: what trains.
+        components: components in use.
         group: the ranks.
-        previous: what trained before. An event without contents ends each kind of plan that ``components`` lacks.
+        previous: replaced components. An empty event ends each kind of plan that ``components`` lacks.
     """
     if group.rank != 0:
         return []
@@ -32,7 +32,7 @@ def plan_events(components: RunComponents, group: Group, previous: RunComponents
 
 
 def report_plans(state: TrainingState, recorder: StepRecorder, kinds: Collection[str] | None = None) -> None:
-    """Record the plans in use, of some kinds or of all."""
+    """Record the plans in use, of all kinds or of some."""
     for kind, data in plan_events(state.components, state.group):
         if kinds is None or kind in kinds:
             recorder.event(state.position, kind, data)

@@ -1,4 +1,4 @@
-"""Position of a run: the step that comes next."""
+"""Position of a run: its next step."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a run is: the next step to make is iteration ``iteration`` of epoch ``epoch``.
+    """Position of a run: its next step is iteration ``iteration`` of epoch ``epoch``.
 
-    Where ranks share the steps of an epoch, ``iteration`` counts the steps made only once ranks have gathered, as after
-    a stop. In between it is an estimate, as in a checkpoint written within an epoch: one above the number of rank 0's
-    newest step. Other ranks may have made fewer or more steps.
+    If ranks share the steps of an epoch, ``iteration`` is exact only after ranks have gathered, such as after a stop.
+    In between, such as in a checkpoint within an epoch, it is one above the number of rank 0's newest step. Other ranks
+    may have made fewer or more steps.
     """
 
     epoch: int = 0
@@ -20,6 +20,6 @@ class Position:
 
     @property
     def current_epoch(self) -> int:
-        """The epoch to which work between steps belongs: the one just ended if the next has not begun."""
+        """Epoch of work between steps: the last epoch until the next one has begun."""
         at_boundary = self.iteration == 0 and self.step > 0
         return self.epoch - at_boundary

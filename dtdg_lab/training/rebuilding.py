@@ -1,4 +1,4 @@
-"""Changes of epoch settings: components are rebuilt between two epochs, and continue from memory."""
+"""Changes of epoch settings: components are rebuilt between two epochs and continue from the state in memory."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Rebuilt:
     """Components under changed settings.
 
     Attributes:
-        components: in place of those that trained before.
-        events: that describe their plans.
+        components: the new components.
+        events: events that describe their plans.
     """
 
     components: RunComponents
@@ -51,18 +51,19 @@ def rebuild(
     device: str,
     previous: RunComponents,
 ) -> tuple[Rebuilt | None, str]:
-    """Rebuild, or return why not, the same on every rank; collective. After a refusal, training continues as before.
+    """Rebuild the components, or return the reason of a failure, the same on every rank; collective.
 
-    A device that the kernel shapes for it is given back first: there is one for both.
+    After a failure, training continues as before. A network device shaped by netem is released first, since both
+    networks need it.
 
     Args:
-        config: the settings until now, with changes made in place.
-        changes: of its settings.
-        memory: parameters and moments to continue with.
+        config: the settings before the changes.
+        changes: the changed settings.
+        memory: checkpoint with the parameters and optimizer state to continue with.
         graph: the data.
         group: the ranks.
-        device: where this rank computes.
-        previous: what trained.
+        device: device of this rank.
+        previous: the components to replace.
     """
 
     def make() -> RunComponents:
@@ -91,12 +92,12 @@ def rebuild(
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """What became of the requests that waited for the end of an epoch.
+    """Outcome of the requests that waited for the end of an epoch.
 
     Attributes:
-        rebuilt: what trains from here on; None where nothing changes.
-        changes: that were made.
-        refused: requests that were not, with reasons, oldest first.
+        rebuilt: the new components; None if nothing changes.
+        changes: the applied changes.
+        refused: refused requests with reasons, oldest first.
     """
 
     rebuilt: Rebuilt | None
@@ -109,23 +110,23 @@ def settle(
     merge: Callable[[Sequence[Changes]], Changes],
     make: Callable[[Changes], tuple[Rebuilt | None, str]],
 ) -> Settlement:
-    """Make the requests together, or as many of them as can be; collective where ``make`` is.
+    """Apply the requests together, or as many of them as possible; collective if ``make`` is.
 
-    Where they cannot all be made, they are tried one by one, oldest first, each with those that could. One that was
-    refused is tried again once others are made that may make room for it.
+    If they fail together, each is tried on top of the accepted ones, oldest first. A refused request is tried again
+    after others have been accepted, which may make it possible.
 
     Args:
-        requests: at least one.
-        merge: returns the settings that some of them ask for together.
-        make: returns what trains under changed settings, or why there is none.
+        requests: one or more requests.
+        merge: merges the changes of several requests.
+        make: returns the components under changed settings, or the reason of a failure.
     """
-    everything = merge(requests)
-    rebuilt, reason = make(everything)
+    merged_changes = merge(requests)
+    rebuilt, reason = make(merged_changes)
     if rebuilt is not None:
-        return Settlement(rebuilt, everything, [])
+        return Settlement(rebuilt, merged_changes, [])
     if len(requests) == 1:
         return Settlement(None, {}, [(requests[0], reason)])
-    failed, accepted = [(everything, reason)], [False] * len(requests)
+    failed, accepted = [(merged_changes, reason)], [False] * len(requests)
     reasons, settings, changed = [""] * len(requests), dict[str, Any](), True
     while changed:
         changed = False
@@ -139,13 +140,13 @@ def settle(
                 continue
             if trial != settings:
                 if rebuilt is not None:
-                    rebuilt.components.close()  # there may be no room for both
+                    rebuilt.components.close()  # memory may not hold both
                 rebuilt, reason = make(trial)
                 if rebuilt is None:
                     failed, reasons[index] = [*failed, (trial, reason)], reason
                     continue
             accepted[index], settings, changed = True, trial, True
-    if settings and rebuilt is None:  # closed for one that failed after it
+    if settings and rebuilt is None:  # closed for a later trial that failed
         rebuilt, reason = make(settings)
         if rebuilt is None:
             return Settlement(None, {}, [(request, reasons[i] or reason) for i, request in enumerate(requests)])
@@ -155,15 +156,15 @@ def settle(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebuilder:
-    """Rebuilds what trains between two epochs, where requests ask for it.
+    """Rebuilds the components between two epochs if requests change epoch settings.
 
     Attributes:
-        state: of this rank.
-        control: refusals and plans.
+        state: training state of this rank.
+        control: refusals and plans to repeat.
         requests: refuses and records changes.
         coordinator: paces the ranks.
         recorder: writes records.
-        memory_probe: measures memory again where that may have changed.
+        memory_probe: measures memory again if it may have changed.
     """
 
     state: TrainingState
@@ -174,10 +175,10 @@ class Rebuilder:
     memory_probe: MemoryProbe
 
     def rebuild_if_requested(self) -> bool:
-        """Apply changes of epoch settings; return True if components were replaced.
+        """Apply changes of epoch settings, and return True if components were replaced; collective.
 
-        A request that fails leaves the run and the other requests as they were. A run resumed within an epoch ends it
-        by its old plan. Collective.
+        A failed request does not affect the run or other requests. A run resumed within an epoch finishes it under the
+        old settings.
         """
         state = self.state
         if not state.settings.requests or state.position.iteration:
@@ -191,11 +192,11 @@ class Rebuilder:
         if settlement.rebuilt is not None:
             self._replace(settlement.rebuilt, settlement.changes, started_ns)
         del settlement
-        gc.collect()  # sequences and their stores hold each other, and there may be no room for two of them
+        gc.collect()  # sequences are in reference cycles, and memory may not hold two of them
         return is_replaced
 
     def _settle(self, requests: list[Changes]) -> Settlement:
-        """Return what becomes of requests; those that the repeated run refused are refused again."""
+        """Apply or refuse requests; a replay refuses the same ones as the recorded run."""
         state, synchronous = self.state, self.state.synchronous
         reasons = self.control.refusals(state.position.step, requests, synchronous=synchronous)
         refused = [(changes, reason) for changes, reason in zip(requests, reasons, strict=True) if reason]
@@ -217,7 +218,7 @@ class Rebuilder:
         previous, state.components = state.components, rebuilt.components
         previous.close()
         state.settings.config = rebuilt.components.config
-        if state.synchronous and not was_synchronous:  # ranks were at steps of their own
+        if state.synchronous and not was_synchronous:  # ranks were at different steps
             self.coordinator.join_rank_0()
             share_moments(state.components.optimizer, state.group)
         self.coordinator.begin_interval()

@@ -1,4 +1,4 @@
-"""Interface of what writes a rank's records."""
+"""Interface of a writer of a rank's records."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any, Protocol
 
 
 class Recorder(Protocol):
-    """Writer of rows of the record tables; rank and attempt are its own."""
+    """Writer of rows of the record tables; it adds rank and attempt."""
 
     def row(self, table: str, values: tuple[Any, ...]) -> None:
-        """Keep one row; costs about a microsecond."""
+        """Buffer a row; costs about a microsecond."""
 
     def check(self) -> None:
-        """Raise what went wrong while writing earlier rows, if anything did."""
+        """Raise the error of an earlier write, if there was one."""
 
     def flush(self) -> None:
-        """Write all rows that were kept so far."""
+        """Write all buffered rows."""
 
     def reached(self, step: int, ranks: Iterable[int]) -> bool:
-        """Return True if that step of this attempt, or a later one, is in the records of each of these ranks."""
+        """Return True if each of these ranks has recorded this step of the attempt, or a later one."""

@@ -18,17 +18,17 @@ from dtdg_lab.training.position import Position
 from dtdg_lab.training.recorder import Recorder
 from dtdg_lab.training.resource_monitor import ResourceMonitor
 
-Moved = tuple[int, int]  # bytes sent and received
+Traffic = tuple[int, int]  # bytes sent and received
 
 
 class StepRecorder:
-    """Writes a rank's records. The fields of rounds and of scores are the columns of their tables.
+    """Writes a rank's records. Fields of rounds and scores are the columns of their tables.
 
     Args:
-        recorder: takes rows.
-        clock: of the steps' phases.
+        recorder: writer of rows.
+        clock: clock of a step's phases.
         resource_monitor: measures the energy of a step.
-        rank: this one; rank 0 writes most events.
+        rank: this rank; rank 0 writes most events.
     """
 
     def __init__(self, recorder: Recorder, clock: PhaseClock, resource_monitor: ResourceMonitor, rank: int) -> None:
@@ -43,22 +43,22 @@ class StepRecorder:
         loss: float | None,
         cpu_s: float,
         communicate_s: float,
-        moved: Moved,
+        traffic: Traffic,
         version: int,
         strategy: Strategy,
     ) -> StepOutcome:
-        """Record a step that is over, and return what a strategy may learn from it.
+        """Record a finished step, and return its measurements for the strategy.
 
         Args:
-            position: of the step.
-            step: what was to be computed.
-            result: what was computed.
-            loss: of all groups; None where they had no labels.
+            position: position of the step.
+            step: the step.
+            result: result of the step on this rank.
+            loss: mean loss of all groups; None if they had no labels.
             cpu_s: processor seconds of this process.
             communicate_s: seconds of the exchange of gradients, without waiting.
-            moved: bytes in the step, sent and received, without fetched features.
-            version: of the control state that applies after it.
-            strategy: may have recorded more.
+            traffic: bytes sent and received in the step, without fetched features.
+            version: version of the control state after the step.
+            strategy: strategy whose recorded rows are written too.
         """
         intervals, seconds = self._clock.intervals, self._clock.seconds()
         energy_j, energy_source = self._resource_monitor.step_energy(position.step)
@@ -66,7 +66,7 @@ class StepRecorder:
         start_ns, end_ns = intervals[0][1], intervals[-1][2]
         rows = strategy.rows()
         fetched = strategy.fetched(rows) if isinstance(strategy, ServesFeatures) else Fetched(0, 0.0)
-        sent, received = moved
+        sent, received = traffic
         self._recorder.row(
             "steps",
             (
@@ -89,7 +89,7 @@ class StepRecorder:
             ),
         )
         cpu_by_phase = self._clock.cpu_s
-        self._resource_monitor.phases(position.step, position.epoch, intervals, cpu_by_phase, still_s=fetched.wait_s)
+        self._resource_monitor.phases(position.step, position.epoch, intervals, cpu_by_phase, stalled_s=fetched.wait_s)
         for interval in intervals:
             self._recorder.row("phases", (position.step, position.epoch, *interval))
         for table, table_rows in rows.items():
@@ -98,45 +98,45 @@ class StepRecorder:
         return StepOutcome(sum(seconds.values()), communicate_s, energy_j, rows)
 
     def check(self) -> None:
-        """Raise what went wrong while writing earlier rows, if anything did."""
+        """Raise the error of an earlier write, if there was one."""
         self._recorder.check()
 
     def flush(self) -> None:
-        """Write all rows so far."""
+        """Write all buffered rows."""
         self._recorder.flush()
 
     def reached(self, step: int, ranks: Iterable[int]) -> bool:
-        """Return True if these ranks have written that step."""
+        """Return True if each of these ranks has recorded this step, or a later one."""
         return self._recorder.reached(step, ranks)
 
     def rounds(self, position: Position, rounds: list[Round]) -> None:
-        """Record rounds of averaging that were applied."""
+        """Record applied averaging rounds."""
         for averaged in rounds:
             self._recorder.row("rounds", (position.step, position.epoch, *astuple(averaged)))
 
-    def gathered(self, position: Position, started_ns: int, moved: Moved) -> None:
-        """Record that all ranks have gathered: how long this one waited, and what was moved meanwhile."""
-        self.every_rank(position, RanksGathered((time.time_ns() - started_ns) * 1e-9, *moved))
+    def gathered(self, position: Position, started_ns: int, traffic: Traffic) -> None:
+        """Record that all ranks have gathered, with this rank's waiting time and traffic."""
+        self.every_rank(position, RanksGathered((time.time_ns() - started_ns) * 1e-9, *traffic))
 
     def between(self, step: int, epoch: int, phase: str, started_ns: int) -> int:
-        """Record work between steps that is over now, and return when that is."""
+        """Record work between steps that ends now, and return its end in nanoseconds."""
         ended_ns = time.time_ns()
         self._recorder.row("phases", (step, epoch, phase, started_ns, ended_ns))
         self._resource_monitor.between(phase, started_ns, ended_ns)
         return ended_ns
 
     def checkpoint(self, position: Position, epoch: int, started_ns: int) -> None:
-        """Record that a checkpoint of a position was written, in an epoch."""
+        """Record that a checkpoint of a position was written."""
         self.between(position.step, epoch, "checkpoint", started_ns)
         self.write(position, CheckpointWritten(position.step, position.epoch))
 
     def kept(self, name: str, position: Position, epoch: int, started_ns: int) -> None:
-        """Record that a checkpoint was written which is kept."""
+        """Record that a checkpoint was written to its own file."""
         self.between(position.step, epoch, "checkpoint", started_ns)
         self.write(position, CheckpointKept(f"{name}.pt", position.epoch, position.iteration, position.step))
 
     def evaluations(self, position: Position, results: list[Scores]) -> None:
-        """Record scores of parts of the sequence, on rank 0."""
+        """Record the scores of splits, on rank 0."""
         for scores in results if self._rank == 0 else ():
             self._recorder.row("evaluations", (position.step, position.epoch, time.time_ns(), *astuple(scores)))
 

@@ -1,4 +1,4 @@
-"""Replay of what a rank did in an earlier run where clocks, races and people decided it."""
+"""Replay of a rank's choices in an earlier run that depended on clocks, races and people."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from dtdg_lab.training.collective import position_of_rank_0
 from dtdg_lab.training.control import RECEIVED_AT, Control, ControlSource
 from dtdg_lab.training.position import Position
 
-At = tuple[int, str]  # a step and what is done there
+Occasion = tuple[int, str]  # a step, and its occasion or changes
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """A control request, and where all ranks received it.
+    """A control request, and the occasion on which all ranks received it.
 
     Attributes:
-        step: the step that comes next.
-        received_at: with the exchange of the step before, in a pause, while ranks gathered, or after the last epoch.
+        step: the next step at that time.
+        received_at: one of ``RECEIVED_AT``: in the exchange of the previous step, in a pause, while ranks gathered, or
+            after the last epoch.
         payload: the request.
     """
 
@@ -33,32 +34,32 @@ class RecordedRequest:
     payload: Mapping[str, Any]
 
     def is_due(self, step: int, received_at: str) -> bool:
-        """Return True if it has been received by then."""
+        """Return True if the request was received at this occasion or before."""
         return (self.step, RECEIVED_AT.index(self.received_at)) <= (step, RECEIVED_AT.index(received_at))
 
 
 @dataclass(frozen=True, slots=True)
 class RunReplay:
-    """Records of a rank that neither settings nor seed decide.
+    """Records of a rank that neither settings nor seed determine.
 
     Attributes:
-        rounds: of averaging, in order; the one numbered 0 ends an interval, at which all ranks gathered.
+        rounds: averaging rounds, in order; number 0 ends an interval, at which all ranks gathered.
         drawn: batches by step of this rank and part.
-        places: epoch and iteration by step of this rank, where ranks shared the steps of an epoch.
-        requests: control requests, the first one with version 1; None where the trainer receives them.
-        plans: schedules and choices of overlap that were made from measured times, in order, by step and occasion:
-            ``build`` or ``epoch``.
-        refused: reasons by step and changes (see :func:`changes_key`).
-        decisions: rows of the table ``decisions`` without step and epoch, by step, of batch-size controllers; None
-            where they are decided again.
+        places: epoch and iteration by step of this rank, if ranks shared the steps of an epoch.
+        requests: control requests, from version 1; None if the trainer receives new ones.
+        plans: schedules and overlap choices that came from measured times, in order, by step and occasion (``build``
+            or ``epoch``).
+        refused: reasons of refusals, by step and changes (see :func:`changes_key`).
+        decisions: decisions of batch-size controllers by step, as rows of the table ``decisions`` without step and
+            epoch; None to decide anew.
     """
 
     rounds: tuple[Round, ...]
     drawn: Mapping[tuple[int, int], tuple[str, int, int]]
     places: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     requests: tuple[RecordedRequest, ...] | None = None
-    plans: Mapping[At, list[dict[str, Any]]] = field(default_factory=dict)
-    refused: Mapping[At, list[str]] = field(default_factory=dict)
+    plans: Mapping[Occasion, list[dict[str, Any]]] = field(default_factory=dict)
+    refused: Mapping[Occasion, list[str]] = field(default_factory=dict)
     decisions: Mapping[int, list[tuple[Any, ...]]] | None = None
 
     @classmethod
@@ -71,7 +72,7 @@ class RunReplay:
     ) -> RunReplay:
         """Read rows of the tables ``rounds``, ``targets`` and ``steps`` of one rank, in order.
 
-        Records of older versions do not say which rounds came while a rank waited: it had weight 0 then.
+        Records of older versions lack ``gathered``; these rounds had weight 0.
         """
         names = ("number", "joined_step", "applied_step", "weight", "version", "choice")
         recorded = tuple(
@@ -88,9 +89,9 @@ class ReplayedControl(Control):
 
     Args:
         replay: the records of this rank.
-        source: of requests to stop the replay, and of all requests where none are recorded.
+        source: source of requests to stop the replay, and of all requests if none are recorded.
         group: the ranks.
-        device: where this rank computes.
+        device: device of this rank.
     """
 
     def __init__(self, replay: RunReplay, source: ControlSource, group: Group, device: str) -> None:
@@ -102,17 +103,17 @@ class ReplayedControl(Control):
     # requests
 
     def newest(self, step: int, received_at: str) -> int:
-        """Return the newest version that was due here; one above all recorded ones where the replay is to stop."""
+        """Return the newest version that is due; one above all recorded versions to stop the replay."""
         newest, requests = super().newest(step, received_at), self._replay.requests
         if requests is None:
             return newest
         return len(requests) + 1 if newest else sum(request.is_due(step, received_at) for request in requests)
 
     def payload(self, version: int, step: int, received_at: str, *, synchronous: bool) -> dict[str, Any]:
-        """Return the recorded request; a version above all recorded ones is a request to stop the replay.
+        """Return the recorded request; a version above all recorded versions requests a stop.
 
-        A stop carries the versions before it along: those that were not due yet request nothing. Where ranks are at
-        steps of their own, a rank hears a version sooner or later than rank 0, as its rounds say.
+        Before a stop, recorded requests that are not due yet are skipped: their payload is empty. If ranks are at
+        different steps, a rank receives a version earlier or later than rank 0, as recorded in its rounds.
         """
         requests = self._replay.requests
         if requests is None:
@@ -123,7 +124,7 @@ class ReplayedControl(Control):
         return dict(request.payload) if not synchronous or request.is_due(step, received_at) else {}
 
     def knows_stop(self) -> bool:
-        """Return False: rank 0 alone stops a replay."""
+        """Return False: only rank 0 stops a replay."""
         return False
 
     def wait(self, version: int, seconds: float) -> None:
@@ -132,9 +133,9 @@ class ReplayedControl(Control):
     # choices
 
     def refusal(self, step: int, changes: Mapping[str, Any], *, synchronous: bool) -> str:
-        """Return why the repeated run refused changes here; empty where it did not.
+        """Return the reason for which the replayed run refused changes here; empty if it did not.
 
-        Refusals are recorded at rank 0's step: while ranks are at steps of their own, only rank 0 looks them up.
+        Refusals are recorded at rank 0's step. So only rank 0 looks them up if ranks are at different steps.
         """
         if self._group.rank != 0 and not synchronous:
             return ""
@@ -142,20 +143,20 @@ class ReplayedControl(Control):
         return reasons.pop(0) if reasons else ""
 
     def refusals(self, step: int, requests: Sequence[Mapping[str, Any]], *, synchronous: bool) -> list[str]:
-        """Return the same for several requests, as rank 0 knows them; collective."""
+        """Return the :meth:`refusal` of each request, as recorded on rank 0; collective."""
         reasons = [self.refusal(step, changes, synchronous=synchronous) for changes in requests]
         agreed: list[str] = json.loads(self._group.broadcast_text(json.dumps(reasons)))
         return agreed
 
     def recorded_plan(self, position: Position, *, synchronous: bool = True) -> dict[str, Any]:
-        """Return the plan that the repeated run built here, as a strategy's state; collective."""
-        if not synchronous:  # plans are recorded where all ranks continue
+        """Return the plan that the replayed run built here, as a strategy's state; collective."""
+        if not synchronous:  # plans are recorded at the joint step of all ranks
             position = position_of_rank_0(position, self._group, device=self._device)
         plan = self._next_plan(position.step, "build")
         return {} if plan is None else {RECORDED_PLAN: plan}
 
     def end_epoch(self, strategy: Replannable, step: int) -> tuple[str, ...]:
-        """Let a strategy adopt the plan that was recorded here, if any; return the kinds of events that changed."""
+        """Let a strategy adopt the recorded plan, if any; return the kinds of plan events that changed."""
         if self._replay.requests is None:
             return super().end_epoch(strategy, step)
         plan = self._next_plan(step, "epoch")
@@ -167,10 +168,10 @@ class ReplayedControl(Control):
         return DecisionRow(*rows.pop(0)) if rows else None
 
     def rounds(self) -> Sequence[Round]:
-        """Return the recorded rounds of the interval of averaging that begins.
+        """Return the recorded rounds of the averaging interval that begins.
 
         Raises:
-            ConfigError: fewer intervals were recorded.
+            ConfigError: the records have fewer intervals.
         """
         self._intervals += 1
         rounds = self._replay.rounds
@@ -178,14 +179,14 @@ class ReplayedControl(Control):
         bounds = [0, *ends, *([len(rounds)] if rounds and not rounds[-1].is_last else [])]
         if self._intervals >= len(bounds):
             raise ConfigError(
-                f"replay: {len(bounds) - 1} intervals of averaging were recorded, and this is number "
-                f"{self._intervals}. Replay the records of one rank, with the settings, data, ranks and requests of "
-                "their run."
+                f"replay: the records have {len(bounds) - 1} averaging intervals, but interval number "
+                f"{self._intervals} begins. Replay the records of one rank, with the settings, data, ranks and "
+                "requests of their run."
             )
         return rounds[bounds[self._intervals - 1] : bounds[self._intervals]]
 
     def next_step(self, step: int, epoch: int, take: Callable[[], int | None]) -> int | None:
-        """Return the iteration that a step was, of this epoch; None where this rank made no more steps of it."""
+        """Return the recorded iteration of a step of this epoch; None if this rank made no further step of it."""
         epoch_and_iteration = self._replay.places.get(step)
         return epoch_and_iteration[1] if epoch_and_iteration is not None and epoch_and_iteration[0] == epoch else None
 
@@ -195,5 +196,5 @@ class ReplayedControl(Control):
 
 
 def changes_key(changes: Mapping[str, Any]) -> str:
-    """Return changes as text, the same before and after they were records."""
+    """Return changes as canonical JSON, the same before and after recording."""
     return json.dumps(dict(changes), sort_keys=True)

@@ -1,4 +1,4 @@
-"""Application of the control requests on which ranks have agreed, at the same step on all of them."""
+"""Application of agreed control requests, at the same step on all ranks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RequestHandler:
     """Applies requests between two steps, or refuses them; epoch settings wait for the end of the epoch.
 
     Args:
-        state: of this rank.
+        state: training state of this rank.
         control: requests and refusals.
         recorder: writes records.
     """
@@ -28,21 +28,21 @@ class RequestHandler:
         self._state, self._control, self._recorder = state, control, recorder
 
     def apply_up_to(self, version: int, received_at: str) -> None:
-        """Apply the requests up to a version, one after another."""
+        """Apply all requests up to a version, in order."""
         next_step = self._state.position.step + (received_at == STEP)
         while self._state.settings.version < version:
             self._apply(self._state.settings.version + 1, received_at, next_step)
 
     def refuse(self, changes: dict[str, Any], reason: str) -> None:
-        """Record that changes were not made, and why."""
+        """Record that changes were refused, and the reason."""
         self._recorder.write(self._state.position, Refused(self._state.settings.version, changes, reason))
 
     def repeated_refusal(self, changes: Mapping[str, Any]) -> str:
-        """Return why the repeated run refused changes here; empty where it made them, or none is repeated."""
+        """Return the reason for which the replayed run refused changes here; empty if it did not, or without replay."""
         return self._control.refusal(self._state.position.step, changes, synchronous=self._state.synchronous)
 
     def record_change(self, changes: dict[str, Any], when: str, step: int, **facts: Any) -> None:
-        """Record changes that apply from ``step`` on; every rank does, so that agreement can be seen."""
+        """Record changes that apply from ``step`` on; on every rank, so that agreement can be checked."""
         own_steps = None if self._state.synchronous else True
         changed = SettingsChanged(self._state.settings.version, changes, when, own_steps=own_steps, **facts)
         self._recorder.every_rank(self._state.position, changed, step)
@@ -54,9 +54,9 @@ class RequestHandler:
         was_paused, config, changed, reason = settings.paused, settings.config, {}, ""
         try:
             changed = settings.apply(payload)
-        except ConfigError as error:  # of settings alone: the same on every rank
+        except ConfigError as error:  # depends on settings alone, so the same on every rank
             reason = str(error)
-        settings.version = version  # after the change: the control thread counts newer requests as not yet applied
+        settings.version = version  # after the change, because the control thread treats newer requests as not applied
         if reason:
             self.refuse(payload["set"], reason)
         if changed and (rejection := self._rejection(changed)):
@@ -73,7 +73,7 @@ class RequestHandler:
             self._recorder.write(state.position, Stopping(version), next_step)
 
     def _receive(self, version: int, received_at: str, next_step: int) -> dict[str, Any]:
-        """Return the request of a version, recorded so that the run can be replayed."""
+        """Return the request of a version, and record it for replay."""
         state = self._state
         payload = self._control.payload(version, next_step, received_at, synchronous=state.synchronous)
         by = payload.pop("by", None)
@@ -84,7 +84,7 @@ class RequestHandler:
         return payload
 
     def _rejection(self, changes: dict[str, Any]) -> str:
-        """Return why a component rejects the present settings, the same on all ranks; empty where none does."""
+        """Return why a component rejects the current settings, the same on all ranks; empty if none does."""
         state, components = self._state, self._state.components
         reason = self.repeated_refusal(changes)
         if components.network is not None:

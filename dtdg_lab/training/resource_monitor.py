@@ -26,29 +26,29 @@ SAMPLE_S = 1.0
 class ResourceMonitor:
     """Samples resident memory and energy into the tables ``memory``, ``energy`` and ``phase_energy``.
 
-    Where the processors' energy is modelled, each step gets its share as well (:meth:`step_energy`); a counter of the
-    node or the GPU is too coarse for single steps, and their energy stays unknown.
+    If the processors' energy is modelled, each step gets its share too (:meth:`step_energy`). A counter of the node or
+    the GPU is too coarse for single steps, so their energy stays unknown.
 
     Args:
-        config: for the powers the model assumes.
+        config: settings, with the powers of the model.
         device: ``cpu`` or a CUDA device.
-        rank: this rank, of ``size`` on the node.
+        rank: number of this rank on the node.
         size: ranks on this node.
-        recorder: takes the rows.
+        recorder: writer of rows.
 
     Attributes:
-        notes: readings that are not available, and what replaces them.
-        children: returns the numbers of processes that work for this rank now, such as its server of features.
+        notes: unavailable readings and their replacements.
+        children: returns the ids of the processes that work for this rank, such as its feature server.
     """
 
     def __init__(self, config: RunConfig, device: str, rank: int, size: int, recorder: Recorder) -> None:
         self._power = _power(config)
         self.children: Callable[[], tuple[int, ...]] = tuple
-        in_children = ChildSeconds(self._working)
+        child_seconds = ChildSeconds(self._child_ids)
         busy = BusySeconds()
 
         def processor() -> float:
-            return time.process_time() + in_children()
+            return time.process_time() + child_seconds()
 
         kind, _, index = device.partition(":")
         readers, self.notes = readers_for(
@@ -67,7 +67,7 @@ class ResourceMonitor:
             device for device in (PROCESSOR, *([GPU] if kind == "cuda" else [])) if device not in read_devices
         ]
         self._node = f"{hash_of_host():08x}"
-        self._phases = PhaseEnergy(self._meter, self._power, ranks_on_node=size, gpu_busy=busy, children=in_children)
+        self._phases = PhaseEnergy(self._meter, self._power, ranks_on_node=size, gpu_busy=busy, children=child_seconds)
         modelled = kind == "cpu" and any(isinstance(reader, ModelledReader) for reader in readers)
         idle_w, max_w = self._power.idle_w, self._power.max_w
         self._per_step = (
@@ -75,7 +75,7 @@ class ResourceMonitor:
         )
         self._recorder = recorder
         self._step = self._epoch = 0
-        self._told_lost: set[str] = set()
+        self._reported_lost: set[str] = set()
         self._process = psutil.Process()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample_until_closed, name="vitals", daemon=True)
@@ -86,7 +86,7 @@ class ResourceMonitor:
         self._thread.start()
 
     def step_energy(self, step: int) -> tuple[float | None, str | None]:
-        """Return joules of this rank since the last call, and their source; (None, None) where unknown."""
+        """Return the joules of this rank since the last call, and their source; (None, None) if unknown."""
         self._step = step
         if self._per_step is None:
             return None, None
@@ -94,7 +94,7 @@ class ResourceMonitor:
         return (None, None) if reading is None else (reading.joules, reading.source)
 
     def use(self, config: RunConfig) -> None:
-        """Assume a config's powers from now on."""
+        """Use a config's powers from now on."""
         power = _power(config)
         if power == self._power:
             return
@@ -104,27 +104,24 @@ class ResourceMonitor:
             self._per_step.set_power(power)
 
     def phases(
-        self, step: int, epoch: int, intervals: list[Interval], cpu_s: Mapping[str, float], *, still_s: float
+        self, step: int, epoch: int, intervals: list[Interval], cpu_s: Mapping[str, float], *, stalled_s: float
     ) -> None:
-        """Divide joules over the phases of a step that is over; ``still_s`` of it were spent waiting for features.
-
-        Waiting for features is in the phase ``transfer``.
-        """
+        """Divide joules over the phases of a finished step; ``stalled_s`` of the phase ``transfer`` were waiting."""
         self._step, self._epoch = step, epoch
-        self._note(self._phases.add(step, epoch, intervals, cpu_s, stalled_s={"transfer": still_s}))
+        self._write(self._phases.add(step, epoch, intervals, cpu_s, stalled_s={"transfer": stalled_s}))
 
     def between(self, phase: str, start_ns: int, end_ns: int) -> None:
         """Record work between steps."""
         self._phases.between(phase, start_ns, end_ns)
 
     def end_epoch(self) -> None:
-        """Record the energy of an epoch and what follows it."""
-        self._note(self._phases.end_epoch())
+        """Record the energy of an epoch and of the work at its end."""
+        self._write(self._phases.end_epoch())
 
-    def _working(self) -> tuple[int, ...]:
+    def _child_ids(self) -> tuple[int, ...]:
         return self.children()
 
-    def _note(self, rows: list[Row]) -> None:
+    def _write(self, rows: list[Row]) -> None:
         for row in rows:
             self._recorder.row("phase_energy", row)
 
@@ -148,19 +145,19 @@ class ResourceMonitor:
             unknown = (passed_s, None, None, spent_s, None, None, "rank", device)
             self._recorder.row("energy", (now_ns, *unknown, self._node))
         self._last_cpu_s, self._last_ns = cpu_s, now_ns
-        for name in self._meter.lost.keys() - self._told_lost:
-            self._told_lost.add(name)
+        for name in self._meter.lost.keys() - self._reported_lost:
+            self._reported_lost.add(name)
             data = {"reader": name, "reason": self._meter.lost[name]}
             self._recorder.row("events", (self._step, self._epoch, now_ns, "energy lost", data))
 
     def close(self) -> None:
-        """Stop, with a last sample so that no joule is left out; a second call does nothing."""
+        """Stop with a last sample, so that no joule is missing; a second call does nothing."""
         if self._stop.is_set():
             return
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
-        self._note(self._phases.close())
+        self._write(self._phases.close())
         self._sample()
         self._meter.close()
 

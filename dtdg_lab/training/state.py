@@ -1,4 +1,4 @@
-"""The present state of a rank's training, which the parts of the trainer share."""
+"""The current state of a rank's training, shared by all components of the trainer."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from dtdg_lab.training.resource_monitor import ResourceMonitor
 
 @dataclass(slots=True)
 class TrainingState:
-    """What a rank trains with, and where it is.
+    """Components, settings and position of a rank.
 
     Attributes:
         graph: the data, the same on all ranks.
         group: the processes.
-        device: where this rank computes.
+        device: device of this rank.
         resource_monitor: memory and energy of this rank.
         components: model, optimizer, strategy and so on; a change of epoch settings replaces them.
-        settings: the live settings and the requests that wait.
-        position: epoch, iteration and step that come next.
-        save_requested: whether a request asks for a checkpoint that is kept.
+        settings: the live settings and the waiting requests.
+        position: the next epoch, iteration and step.
+        save_requested: whether a request asks for a checkpoint in its own file.
     """
 
     graph: DynamicGraph
@@ -47,27 +47,27 @@ class TrainingState:
 
     @property
     def config(self) -> RunConfig:
-        """The present settings."""
+        """The current settings."""
         return self.settings.config
 
     @property
     def strategy(self) -> Strategy:
-        """The present strategy."""
+        """The current strategy."""
         return self.components.strategy
 
     @property
     def synchronous(self) -> bool:
-        """Whether all ranks make every step together; else they average their models now and then."""
+        """Whether all ranks make every step together; else they average their models periodically."""
         return bool(self.components.config["exchange"] == "gradients")
 
     @property
     def has_epochs(self) -> bool:
-        """Whether epochs are left."""
+        """Whether there are epochs left."""
         return self.position.epoch < self.config.epochs
 
     @property
     def is_last_epoch_over(self) -> bool:
-        """Whether no epoch is left, with the requests that wait."""
+        """Whether no epoch is left, including the waiting requests."""
         return self.position.epoch >= self.settings.waiting.get("epochs", self.config.epochs)
 
     @property
@@ -77,11 +77,11 @@ class TrainingState:
 
     @property
     def requested_choice(self) -> int:
-        """The choice that rank 0's strategy requests of all ranks."""
+        """The choice that this rank's strategy requests; only rank 0's counts."""
         return self.strategy.requested_choice if isinstance(self.strategy, Adaptive) else 0
 
     def apply_settings(self) -> None:
-        """Make components follow the present settings."""
+        """Apply the current settings to all components."""
         if self.components.network is not None:
             self.components.network.use(self.config)
         if isinstance(self.strategy, Reconfigurable):
@@ -91,15 +91,15 @@ class TrainingState:
             options["lr"] = self.config.learning_rate
 
     def open(self) -> None:
-        """Start what the strategy runs beside training."""
+        """Start the strategy's background work."""
         if isinstance(self.strategy, RunsInBackground):
             self.strategy.open()
 
     def checkpoint(self, carried: dict[str, Any] | None = None) -> Checkpoint:
-        """Return a checkpoint of the present, which shares its tensors.
+        """Return a checkpoint of the current state, which shares its tensors.
 
         Args:
-            carried: what the strategy carries from step to step.
+            carried: the strategy's carried state.
         """
         return Checkpoint(
             self.components.model.state_dict(),

@@ -403,14 +403,14 @@ def test_a_model_counts_by_the_steps_since_the_round_before(uneven: list[dict]) 
 
 
 def test_all_ranks_hear_the_same_words(uneven: list[dict]) -> None:
-    words = [one.word for one in uneven[0]["rounds"]]
+    words = [one.control_state for one in uneven[0]["rounds"]]
     assert words == sorted(words)
     assert len(set(words)) >= 5
     for rank, seen in enumerate(uneven):
-        assert [one.word for one in seen["rounds"]] == words
+        assert [one.control_state for one in seen["rounds"]] == words
         assert seen["agreed"] == words[-1] == ControlState(STEPS[0] // 40, STEPS[0] // 15)
         # a step follows the word of the last round that this rank had applied
-        applied = {one.applied_step: one.word for one in seen["rounds"] if one.applied_step < STEPS[rank]}
+        applied = {one.applied_step: one.control_state for one in seen["rounds"] if one.applied_step < STEPS[rank]}
         assert {step: seen["heard"][step - 1] for step in applied} == applied
 
 

@@ -187,7 +187,7 @@ def test_a_final_evaluation_in_the_middle_fails_the_run(tmp_path: Path, monkeypa
         return evaluate(self, model, splits, final=final)
 
     monkeypatch.setattr(Evaluator, "evaluate", peeking)
-    with pytest.raises(TestPartError, match="the model trained on after it"):
+    with pytest.raises(TestPartError, match="training continued after"):
         run("psg", tmp_path)
 
 

@@ -60,7 +60,7 @@ def test_a_large_budget_takes_one_block_and_a_tiny_one_says_what_is_needed(graph
     assert built.strategy.plan is not None and built.strategy.plan.blocks == 1
     with pytest.raises(DataError, match=r"the least is 0\.\d+ GiB, with blocks=\d+") as refused:
         build(config.replace(memory_gib=1e-5), graph, SoloGroup())
-    least = float(str(refused.value).split("the least is ")[1].split(" GiB")[0])
+    least = float(str(refused.value).split("they need at least ")[1].split(" GiB")[0])
     enough = build(config.replace(memory_gib=1.02 * least), graph, SoloGroup())
     assert enough.strategy.plan is not None and enough.strategy.plan.blocks > 1
 

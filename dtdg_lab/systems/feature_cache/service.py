@@ -1,4 +1,4 @@
-"""The service of a rank's features: a server in a process of its own, and clients of all the others."""
+"""The feature service of a rank: a server in its own process, and clients of all other servers."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from dtdg_lab.systems.feature_cache.pipeline.keys import KeySpace, OwnRows
 from dtdg_lab.systems.feature_cache.rpc.client import FILES, FILES_EACH, FeatureClient
 from dtdg_lab.systems.feature_cache.rpc.server import FeatureServer, exchange_addresses
 
-CLIENTS = 2  # of each part: one reads rows of batches, one builds its cache
-SPARE_FILES = 256  # for everything else that the process opens
+CLIENTS = 2  # per part: one reads rows of batches, one builds its cache
+SPARE_FILES = 256  # for all other files of the process
 
 
 class FeatureService:
     """The server of a rank's parts in a child process, and the clients that request rows of all other parts.
 
     Args:
-        graph: whose features are served.
+        graph: the graph whose features are served.
         partition: of its nodes into P parts.
-        parts: those of this rank.
-        last: snapshots from this one on are never requested.
-        token: of the run.
-        timeout_s: seconds of silence after which an owner, or the child process, is considered failed.
+        parts: the parts of this rank.
+        last: first snapshot that is never requested.
+        token: token of the run.
+        timeout_s: seconds without a message after which an owner, or the child process, is considered failed.
         host: address of this machine for the other ranks.
 
     Attributes:
-        space: of all keys.
-        own: rows of each of this rank's parts.
-        addresses: of each part's server; empty before :meth:`connect`.
+        space: the space of all keys.
+        own: rows of each part of this rank.
+        addresses: address of each part's server; empty before :meth:`connect`.
 
     Raises:
         NotAvailableError: pyzmq is missing, the process cannot start, or the limit of open files is too low.
@@ -62,7 +62,7 @@ class FeatureService:
         }
         self._token, self._timeout_s = token, timeout_s
         self.addresses: dict[int, str] = {}
-        _raise_file_limit(len(parts), partition.parts)  # before the child starts, which inherits it
+        _raise_file_limit(len(parts), partition.parts)  # before the child starts, since it inherits the limit
         rows = {part: own_rows.rows for part, own_rows in self.own.items()}
         keys = {part: self.space.of_part(part) for part in parts}
         self._server = FeatureServer(rows, keys, token, host=host, orders_s=timeout_s)
@@ -79,7 +79,7 @@ class FeatureService:
     def fetcher(self, part: int, *, loopback: bool = False) -> FeatureClient:
         """Open a client for one of this rank's parts, for one thread.
 
-        With ``loopback`` it requests the part's own rows, under a requester's number whose link is never slowed.
+        With ``loopback`` it requests the part's own rows, under a requester's number whose link is never slowed down.
         """
         return FeatureClient(
             self.space.parts if loopback else part,
@@ -91,43 +91,43 @@ class FeatureService:
         )
 
     def set_links(self, links: LinkState) -> None:
-        """Slow replies of this rank's parts down as these links do; in effect when this returns."""
+        """Slow down the replies of this rank's parts like the links; in effect on return."""
         self._server.set_links(links)
 
     @property
     def children(self) -> tuple[int, ...]:
-        """Identifiers of the serving processes."""
+        """Process identifiers of the server."""
         return (self._server.pid,)
 
     def check(self) -> None:
-        """Raise if the serving process has exited."""
+        """Raise if the server process has exited."""
         self._server.check()
 
     def close(self) -> None:
-        """End the serving process; further calls do nothing."""
+        """End the server process; idempotent."""
         self._server.close()
 
 
 def host_towards(group: Group) -> str:
-    """Return this machine's address as the run's store sees it: loopback if all ranks are on this machine.
+    """Return this machine's address towards the run's store: loopback if all ranks are on this machine.
 
     Raises:
-        ClusterError: the store's machine is unknown here or cannot be reached.
+        ClusterError: the store's machine is unknown or cannot be reached.
     """
     host = str(getattr(group.store, "host", "") or "127.0.0.1")
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((host, 9))  # sends nothing: it asks which address would be used
+            probe.connect((host, 9))  # sends nothing, but determines the local address
             return str(probe.getsockname()[0])
     except OSError as error:
         raise ClusterError(
-            f"this machine finds no way to {host}, where the run's ranks meet: {error}. Give the first node by an IPv4 "
-            "address that all nodes can reach, or mend this node's names and routes."
+            f"this machine cannot reach {host}, where the run's ranks meet: {error}. Give the first node by an IPv4 "
+            "address that all nodes can reach, or repair this node's name resolution and routes."
         ) from error
 
 
 def _part_rows(graph: DynamicGraph, vertices: NDArray[np.int64], last: int) -> NDArray[np.float32]:
-    """Return the rows of a part's nodes: once if they never change, else snapshot after snapshot."""
+    """Return the rows of a part's nodes: once if they never change, otherwise snapshot after snapshot."""
     if graph.static_features:
         once: NDArray[np.float32] = stored_once(graph.features)
         return np.ascontiguousarray((once if once.ndim == 2 else once[0])[vertices])
@@ -135,20 +135,20 @@ def _part_rows(graph: DynamicGraph, vertices: NDArray[np.int64], last: int) -> N
 
 
 def _raise_file_limit(own_parts: int, parts: int) -> None:
-    """Raise this process's limit of open files to what its parts' connections need.
+    """Raise this process's limit of open files to the number that its parts' connections need.
 
     Raises:
-        NotAvailableError: the system does not allow it.
+        NotAvailableError: the system does not allow that many.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files_per_client = FILES + FILES_EACH * (parts - 1)
-    clients = CLIENTS * own_parts + 1  # one more measures fetches
+    clients = CLIENTS * own_parts + 1  # one more to measure fetches
     needed = psutil.Process().num_fds() + clients * files_per_client + SPARE_FILES
     if soft == resource.RLIM_INFINITY or needed <= soft:
         return
     if hard != resource.RLIM_INFINITY and needed > hard:
         raise NotAvailableError(
-            f"{own_parts} of {parts} parts in one process need about {needed} open files for their connections; "
-            f"the limit is {hard}. Set fewer parts or more ranks, or have the limit raised (ulimit -Hn)."
+            f"{own_parts} of {parts} parts in one process need about {needed} open files for their connections, but "
+            f"the limit is {hard}. Set fewer parts or more ranks, or raise the limit (ulimit -Hn)."
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

@@ -54,17 +54,17 @@ from dtdg_lab.training.partition import partition_event
 
 
 class RemotePart:
-    """A part whose features are fetched on demand until :meth:`apply_settings` changes that.
+    """A part of this rank; its features are fetched on demand until :meth:`apply_settings` changes that.
 
     Args:
-        sampler: of its batches.
-        service: of features.
+        sampler: sampler of its batches.
+        service: feature service of the rank.
         stop: the step after the run's last.
 
     Attributes:
-        number: of the part.
+        number: index of the part.
         control: decides the windows of its cache.
-        pipeline: of its features.
+        pipeline: delivers its batches with features.
     """
 
     def __init__(self, sampler: BatchSampler, service: FeatureService, stop: int) -> None:
@@ -93,7 +93,7 @@ class RemotePart:
         return ready if ready is not None and ready.number == number else self.sampler.sample(number)
 
     def begin(self, number: int) -> None:
-        """Prepare a step; the pipeline restarts unless it is the one after the last."""
+        """Prepare a step; restart the pipeline unless the step follows the previous one."""
         if number != self._due:
             self.pipeline.start(number)
         self._due = number + 1
@@ -107,53 +107,54 @@ class RemotePart:
         return resolved
 
     def record_probe(self, reply: OwnerReply) -> None:
-        """Record a fetch that was made to measure its time."""
+        """Record a fetch that only measures time."""
         row = FetchRow(self.number, reply.owner, "probe", len(reply.rows), reply.nbytes, reply.rtt_s)
         self._probes.append(row)
 
     def apply_settings(self, path: FeaturePath, policy: CachePolicy | None) -> None:
-        """Use a path and a policy from the next step on; None keeps the policy."""
+        """Use a path and a policy from the next step on; None keeps the current policy."""
         if policy is not None:
             self.control.policy = policy
         self.pipeline.apply_settings(path)
 
     def rows(self) -> RecordRows:
-        """Return and forget new rows by table."""
+        """Return the new rows by table, and forget them."""
         rows, probes = self.pipeline.take_rows(), self._probes
         self._probes = []
         return {**rows, "fetches": [*probes, *rows["fetches"]], "cache_decisions": [*self.control.take_rows()]}
 
     def close(self) -> None:
-        """Stop the pipeline; further calls do nothing."""
+        """Stop the pipeline; idempotent."""
         self._due = -1
         self.pipeline.close()
 
 
-REMOTE = "remote"  # in the plan of a checkpoint
+REMOTE = "remote"  # key in the state of a checkpoint
 FACT_BATCHES = 8  # batches of a part from which the share of remote rows is estimated
 MEMORIES = ("per_vertex", "weights", "none")
 
 
 class RemoteFeatureStrategy(Strategy, Reconfigurable, ObservesSteps, ServesFeatures):
-    """Each step, each part trains one mini-batch: B of its nodes at L snapshots, with sampled neighbours.
+    """Each part trains one mini-batch per step: B of its nodes at L snapshots, with sampled neighbours.
 
-    A batch is a pure function of seed, part and step, and features arrive unchanged under every cache policy: losses
-    and gradients are the same bits. A step's gradients are means over parts whose batch has labels. Every batch begins
-    from state zero.
+    A batch is a pure function of seed, part and step, and features are the same under every cache policy: losses and
+    gradients are equal bit by bit. A step's gradients are means over parts whose batch has labels. Every batch starts
+    from a zero state.
 
     Args:
-        context: what it is built from; the memory of its model is ``per_vertex``, ``weights`` or ``none``.
-        parts: those of this rank.
-        service: of features, connected to the others.
+        context: the run's model, graph, task and settings; the model's memory is ``per_vertex``, ``weights`` or
+            ``none``.
+        parts: the parts of this rank.
+        service: the feature service, connected to the others.
 
     References: GreenDyGNN sections II and V; DistDGL (Zheng et al. 2020).
 
-    Differs from the paper: every rank has all edges, and only features are fetched (DistDGL samples remotely too).
-    Sequences of snapshots are served as well, by batches of L snapshots.
+    Differs from the paper: every rank has all edges, and only features are fetched (DistDGL also samples remotely).
+    Sequences of snapshots are supported, by batches of L snapshots.
     """
 
     plan_kinds = ("partition", "features")
-    fails_by_rank = True  # memory and fetches differ
+    fails_by_rank = True  # memory and fetches differ between ranks
 
     def __init__(self, context: BuildContext, parts: Sequence[RemotePart], service: FeatureService) -> None:
         self.context, self.parts, self.service = context, tuple(parts), service
@@ -164,7 +165,7 @@ class RemoteFeatureStrategy(Strategy, Reconfigurable, ObservesSteps, ServesFeatu
         self._costs: dict[tuple[int, int], CacheCosts] = {}
         self._applied: tuple[Any, ...] | None = None  # the settings in use
         self._link_policies: set[str] = set()  # policies that know the links
-        self._built: tuple[tuple[Any, ...], list[PathAndPolicy]] | None = None  # settings, and the paths built by them
+        self._built: tuple[tuple[Any, ...], list[PathAndPolicy]] | None = None  # settings, and paths built from them
         state = context.state.get(REMOTE, {})
         if state.get("parts") == self._total:
             for part in self.parts:
@@ -173,7 +174,7 @@ class RemoteFeatureStrategy(Strategy, Reconfigurable, ObservesSteps, ServesFeatu
         self.apply_settings(context.config)
 
     def epoch(self, epoch: int) -> Sequence[Step]:
-        """Return the steps of an epoch, whose batches are computed next; every epoch has the same number."""
+        """Return the steps of an epoch; later computations use its batches. Every epoch has the same number."""
         self._epoch = epoch
         numbers = tuple(part.number for part in self.parts)
         return tuple(Step(step, numbers, self._total) for step in range(self.epoch_steps))
@@ -183,7 +184,7 @@ class RemoteFeatureStrategy(Strategy, Reconfigurable, ObservesSteps, ServesFeatu
         number = self._epoch * self.epoch_steps + step.iteration
         self.service.check()
         for part in self.parts:
-            part.begin(number)  # all before waiting for any: first caches are built side by side
+            part.begin(number)  # all parts before waiting for any, so that first caches are built concurrently
         marks("batch")
         blocks = []
         for resolved in [part.next(number) for part in self.parts]:
@@ -192,7 +193,7 @@ class RemoteFeatureStrategy(Strategy, Reconfigurable, ObservesSteps, ServesFeatu
         return self._train(blocks, marks)
 
     def tried(self, marks: StepMarks) -> None:
-        """Compute the first step with local features, to measure its memory; nothing is recorded."""
+        """Compute the first step with local features to measure its memory; record nothing."""
         blocks = []
         for part in self.parts:
             sampled = part.sampler.sample(0)
@@ -214,7 +215,7 @@ class RemoteFeatureStrategy(Strategy, Reconfigurable, ObservesSteps, ServesFeatu
         return StepResult(loss_sum, labelled, sum(run.own * len(run.snapshots) for run in runs))
 
     def rows(self) -> RecordRows:
-        """Return and forget rows of ``resolved``, ``fetches``, ``windows`` and ``cache_decisions``."""
+        """Return the rows of ``resolved``, ``fetches``, ``windows`` and ``cache_decisions``, and forget them."""
         rows_of_parts = [part.rows() for part in self.parts]
         return {table: [row for rows in rows_of_parts for row in rows[table]] for table in rows_of_parts[0]}
 
@@ -225,13 +226,13 @@ class RemoteFeatureStrategy(Strategy, Reconfigurable, ObservesSteps, ServesFeatu
         return Fetched(received, wait_s + sum(row.exposed_s for row in rows["windows"]))  # type: ignore[attr-defined]
 
     def close(self) -> None:
-        """Stop all pipelines and the serving process; further calls do nothing."""
+        """Stop all pipelines and the server process; idempotent."""
         for part in self.parts:
             part.close()
         self.service.close()
 
     def slowable_links(self, group: Group) -> Slowed:
-        """Return the links of features, which their servers or the kernel slow down; collective."""
+        """Return the links of features, to be slowed down by their servers or by the kernel; collective."""
         if self.context.config["congestion_by"] == "emulated":
             return self.service
         links: KernelLinks | None = None
@@ -246,7 +247,7 @@ class RemoteFeatureStrategy(Strategy, Reconfigurable, ObservesSteps, ServesFeatu
 
     @property
     def children(self) -> tuple[int, ...]:
-        """Identifiers of the processes that serve features for this rank."""
+        """Process identifiers of the feature servers of this rank."""
         return self.service.children
 
     def on_step_end(self, outcome: StepOutcome) -> None:
@@ -288,13 +289,13 @@ class RemoteFeatureStrategy(Strategy, Reconfigurable, ObservesSteps, ServesFeatu
             return
         for part, (path, policy) in zip(self.parts, self._paths(config), strict=True):
             if path.decides and not part.control.probed:
-                # the time of a fetch that no link slows; its bytes are not training's
+                # time a fetch on an unslowed link; its bytes do not count towards training
                 part.control.probe(self._timed_fetches(part, loopback=True, note=lambda reply: None))
             part.apply_settings(path, policy)
         self._applied = self._settings_of(config)
 
     def validate_settings(self, config: RunConfig) -> str:
-        """Return why features cannot be fetched as a config says, empty if they can; ranks may differ."""
+        """Return the reason why a config's feature path is impossible, empty if it is possible; ranks may differ."""
         try:
             if self._applied != self._settings_of(config):
                 for path, _ in self._paths(config):
@@ -305,7 +306,7 @@ class RemoteFeatureStrategy(Strategy, Reconfigurable, ObservesSteps, ServesFeatu
         return ""
 
     def _paths(self, config: RunConfig) -> list[PathAndPolicy]:
-        """Return the path and policy of each part, built once for validation and use."""
+        """Return the path and policy of each part; built once for validation and use."""
         if self._built is None or self._built[0] != self._settings_of(config):
             build_path = catalogue.entry("features", config["cache_policy"]).load()
             settings = [

@@ -205,7 +205,7 @@ def test_a_connection_that_cannot_be_opened_is_said_and_the_others_are_closed(mo
 
 
 def test_a_machine_that_is_not_known_is_said() -> None:
-    with pytest.raises(ClusterError, match=r"no way to nowhere\.invalid.*IPv4"):
+    with pytest.raises(ClusterError, match=r"cannot reach nowhere\.invalid.*IPv4"):
         host_towards(SimpleNamespace(store=SimpleNamespace(host="nowhere.invalid")))
 
 

@@ -143,7 +143,7 @@ class FeatureClient:
         socket = self._context.socket(zmq.DEALER)
         socket.linger = 0
         socket.plain_username, socket.plain_password = USER, token.hex().encode()
-        socket.reconnect_ivl = -1  # after an owner's death another process may listen there: do not send the token
+        socket.reconnect_ivl = -1  # never reconnect: after an owner's death, another process could receive the token
         ends = zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | zmq.EVENT_HANDSHAKE_FAILED_AUTH
         monitor = socket.get_monitor_socket(ends | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL)
         socket.connect(address)
@@ -173,17 +173,17 @@ class FeatureClient:
         return request
 
     def _receive(self, owner: int, pending: dict[int, _PendingRequest], replies: dict[int, OwnerReply]) -> None:
-        """Receive a message of an owner without copying its frames."""
+        """Receive a message from an owner without copying its frames."""
         frames = self._sockets[owner].recv_multipart(copy=False)
         now_s, waited = time.perf_counter(), pending.get(owner)
         reply = read_reply([frame.buffer for frame in frames])
         if waited is None or (reply is not None and reply.number != self._number):
-            return  # reply to an earlier request that timed out
+            return  # a reply to an earlier request, which timed out
         waited.last_message_s = now_s
         if reply is None or not self._fits(reply, waited.keys):
             raise RunFailedError(
-                f"{self._server(owner)} did not send the {waited.keys:,} rows of {self._features} floats that were "
-                f"requested. All ranks must run one version of this package, on the same data. {NEXT}"
+                f"{self._server(owner)} did not send the requested {waited.keys:,} rows of {self._features} floats. "
+                f"Run the same version of this package and the same data on all ranks. {NEXT}"
             )
         if reply.kind == REFUSED:
             after_s = now_s - waited.begin_s
@@ -200,7 +200,7 @@ class FeatureClient:
         return reply.kind in (REFUSED, COMING) or reply.rows.shape == (keys, self._features)
 
     def _note_ended_connections(self, events: Mapping[Any, int]) -> None:
-        """Find connections that have ended; the network reports this at once in most cases."""
+        """Record connections that have ended, as reported by their monitors."""
         for owner, monitor in self._monitors.items():
             if monitor in events:
                 event = int(parse_monitor_message(monitor.recv_multipart())["event"])
@@ -218,14 +218,16 @@ class FeatureClient:
 
     def _give_up_silent(self, pending: dict[int, _PendingRequest]) -> None:
         if self._closed.is_set():
-            raise RunFailedError(f"part {self.part} was closed during requests to part(s) {sorted(pending)}.")
+            raise RunFailedError(
+                f"the client of part {self.part} was closed during requests to parts {sorted(pending)}."
+            )
         now_s = time.perf_counter()
         for owner, waited in pending.items():
             if now_s - waited.last_message_s > self._timeout_s and not self._sockets[owner].poll(0):
                 raise RunFailedError(
                     f"{self._server(owner)} was silent for {now_s - waited.last_message_s:.1f} s after the request for "
-                    f"{waited.keys:,} row(s): its process hangs or is unreachable. {NEXT} A larger fetch_timeout_s "
-                    "waits longer."
+                    f"{waited.keys:,} row(s): its process hangs or is unreachable. {NEXT} Raise fetch_timeout_s to wait "
+                    "longer."
                 )
 
     def _poll_ms(self, pending: dict[int, _PendingRequest]) -> int:

@@ -1,9 +1,8 @@
 """Messages between feature servers and clients: a fixed header, then an array as raw bytes.
 
-A request is two frames, a header and the keys (k,) int64; a reply is a header and rows (k, F) float32, or a header
+A request has two frames, a header and the keys (k,) int64. A reply has a header and rows (k, F) float32, or a header
 and the text of a refusal. Nothing is unpickled: contents are checked against the header before they are read as
-numbers. Access is checked when a connection is made
-(see :mod:`dtdg_lab.systems.feature_cache.rpc.server_process`).
+numbers. Access is checked when a connection is made (see :mod:`dtdg_lab.systems.feature_cache.rpc.server_process`).
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-USER = b"dtdg-lab"  # user name that goes with a run's token
+USER = b"dtdg-lab"  # user name sent with a run's token
 ROWS, REFUSED, COMING = 1, 2, 3  # kinds of replies: rows, refusal, keep-alive
-MOST_TEXT = 300  # characters of a refusal
+MOST_TEXT = 300  # maximum characters of a refusal
 _MAGIC = b"DTf1"
 _REQUEST = struct.Struct("<4sIQdQ")  # magic, requesting part, request number, timeout in seconds, keys
-_REPLY = struct.Struct("<4sIQQQ")  # magic, kind, number of the request, rows, floats of each
+_REPLY = struct.Struct("<4sIQQQ")  # magic, kind, request number, rows, floats per row
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +29,10 @@ class FeatureRequest:
 
     Attributes:
         requester: the requesting part.
-        number: of the request, counted by the requester.
-        timeout_s: seconds of silence after which the requester gives up.
+        number: number of the request, counted by the requester.
+        timeout_s: seconds without a message after which the requester gives up.
         keys: (k,) int64.
-        nbytes: of its frames.
+        nbytes: bytes of its frames.
     """
 
     requester: int
@@ -49,10 +48,10 @@ class Reply:
 
     Attributes:
         kind: ``ROWS``, ``REFUSED`` or ``COMING``.
-        number: of the request.
+        number: number of the request.
         rows: (k, F) float32, read-only; (0, 0) unless the kind is ``ROWS``.
         refusal: reason of a refusal.
-        nbytes: of its frames.
+        nbytes: bytes of its frames.
     """
 
     kind: int
@@ -83,12 +82,12 @@ def read_request(frames: list[Any]) -> FeatureRequest | None:
 
 
 def rows_frames(number: int, rows: NDArray[np.float32]) -> list[Any]:
-    """Return the frames of a reply with rows (k, F), which are not copied."""
+    """Return the frames of a reply with rows (k, F); the rows are not copied."""
     return [_REPLY.pack(_MAGIC, ROWS, number, *rows.shape), rows]
 
 
 def refusal_frames(number: int, reason: str) -> list[Any]:
-    """Return the frames of a reply that gives the reason of a refusal."""
+    """Return the frames of a refusal."""
     return [_REPLY.pack(_MAGIC, REFUSED, number, 0, 0), reason[:MOST_TEXT].encode()]
 
 
@@ -98,7 +97,7 @@ def coming_frames(number: int) -> list[Any]:
 
 
 def rows_nbytes(rows: int, features: int) -> int:
-    """Return bytes of the frames of a reply with this number of rows."""
+    """Return the bytes of a reply with this number of rows."""
     return _REPLY.size + 4 * rows * features
 
 
@@ -124,5 +123,5 @@ def read_reply(frames: list[Any]) -> Reply | None:
 
 
 def _aligned(array: NDArray[Any]) -> NDArray[Any]:
-    """Return the array, copied if it is not aligned: small frames can start at any byte of the received buffer."""
+    """Return the array, copied unless it is aligned: small frames can start at any byte of the received buffer."""
     return array if array.flags.aligned else array.copy()

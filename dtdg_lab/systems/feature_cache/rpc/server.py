@@ -1,4 +1,4 @@
-"""A server of one rank's features, in a process of its own, and the addresses of all servers."""
+"""The feature server of one rank, in its own process, and the addresses of all servers."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ if TYPE_CHECKING:
     from dtdg_lab.network.links import LinkState
 
 
-GRACE_S = 0.3  # between asking a process to exit and killing it
+GRACE_S = 0.3  # time between asking a process to exit and killing it
 
 
 class FeatureServer:
-    """One child process with a socket per part; it exits with the process that started it.
+    """A child process with a socket per part; it exits with its parent.
 
-    Features are in files that the child maps: the file of a ``np.memmap``, otherwise a copy in memory, made once. The
-    child makes no further copy.
+    The child maps files with the features: the file of a ``np.memmap``, otherwise a copy in memory. It makes no further
+    copy.
 
     Args:
         rows: part -> its rows (K, F) float32; F is the same for all.
         keys: part -> the keys of its rows (K,) int64, ascending.
-        token: of the run; connections without it are rejected. See :func:`agree_token`.
+        token: token of the run; connections without it are rejected. See :func:`agree_token`.
         host: address of this machine to listen on. Except on loopback, features and token cross the network
             unencrypted, like gradients.
         timeout_s: seconds the child may take to start.
-        orders_s: seconds it may take to reply to a command; None: the same.
+        orders_s: seconds it may take to reply to a command; None for ``timeout_s``.
 
     Attributes:
-        addresses: of each part, for :class:`FeatureClient`.
-        pid: of the process.
+        addresses: address of each part, for :class:`FeatureClient`.
+        pid: process identifier of the child.
 
     Raises:
         NotAvailableError: the process cannot be started.
@@ -90,7 +90,7 @@ class FeatureServer:
         self.close()
 
     def set_links(self, links: LinkState) -> None:
-        """Delay replies of these parts according to their rows of ``links``; in effect when this returns.
+        """Delay the replies of these parts by their rows of ``links``; in effect on return.
 
         Raises:
             RunFailedError: the process has exited or does not respond.
@@ -105,7 +105,7 @@ class FeatureServer:
         self._command({"do": "links", "rows": rows})
 
     def served(self) -> dict[tuple[int, int], tuple[int, int]]:
-        """Return the requests answered with rows so far, and the bytes of both, by (owner, requester).
+        """Return the number of requests answered with rows, and the bytes of both, by (owner, requester).
 
         Raises:
             RunFailedError: the process has exited or does not respond.
@@ -125,18 +125,18 @@ class FeatureServer:
         """Raise if the process has exited; takes microseconds.
 
         Raises:
-            RunFailedError: it has exited.
+            RunFailedError: the process has exited.
         """
         if not self._closed and not self._child.is_alive:
             raise self._end_error()
 
     def close(self) -> None:
-        """End the process, whatever it is doing, within a second; further calls do nothing."""
+        """End the process within a second, whatever it is doing; idempotent."""
         if self._closed:
             return
         self._closed = True
         self._child.wait(GRACE_S)
-        with self._lock:  # a thread that waits for a reply has failed by now
+        with self._lock:  # a thread that was waiting for a reply has failed by now
             self._child.release()
 
     def _command(self, order: dict[str, Any]) -> dict[str, Any]:
@@ -152,12 +152,12 @@ class FeatureServer:
                 raise self._end_error() from error
             if "failed" in answer:
                 raise RunFailedError(
-                    f"{self._server}: {answer['failed']}. Correct the cause, then start the run or resume it."
+                    f"{self._server} failed: {answer['failed']}. Correct the cause, then start or resume the run."
                 )
             return answer
 
     def _write(self, content: bytes, deadline_s: float) -> None:
-        while content:  # a ready pipe accepts this number of bytes without blocking
+        while content:  # a ready pipe accepts PIPE_BUF bytes without blocking
             self._await(self._child.orders, select.POLLOUT, deadline_s)
             content = content[self._child.orders.write(content[: select.PIPE_BUF]) or 0 :]
 
@@ -175,12 +175,12 @@ class FeatureServer:
         poll.register(pipe, event)
         if not poll.poll(max(0.0, 1e3 * (deadline_s - time.monotonic()))):
             raise RunFailedError(
-                f"{self._server} (process {self._child.pid}) has not replied for {self._timeout_s:.1f} s: it hangs. "
-                "Resume the run from its last checkpoint. A larger fetch_timeout_s waits longer."
+                f"{self._server} (process {self._child.pid}) has not replied for {self._timeout_s:.1f} s. Resume "
+                "the run from its last checkpoint, or raise fetch_timeout_s to wait longer."
             )
 
     def _end_error(self) -> RunFailedError:
-        """Return the reason why the process accepts no commands."""
+        """Return the error for a process that accepts no commands."""
         if self._closed:
             return RunFailedError(f"{self._server} was closed.")
         return RunFailedError(f"{self._server} {self._child.ended()} Resume the run from its last checkpoint.")
@@ -190,28 +190,28 @@ class FeatureServer:
         return f"the feature server of part(s) {sorted(self._parts)}"
 
 
-MOST_BYTES = 120  # of an address
+MOST_BYTES = 120  # maximum length of an address
 TOKEN_BYTES = 32
 
 
 def agree_token(group: Group) -> bytes:
-    """Draw a fresh secret of 32 bytes, the same on all ranks; collective."""
+    """Draw a random secret of 32 bytes, the same on all ranks; collective."""
     return bytes.fromhex(group.broadcast_text(secrets.token_hex(TOKEN_BYTES)))
 
 
 def exchange_addresses(
     group: Group, own_addresses: Mapping[int, str], *, parts: int, device: str = "cpu"
 ) -> dict[int, str]:
-    """Return all parts' addresses, by part in ascending order; collective.
+    """Return the addresses of all parts, in ascending order of parts; collective.
 
     Args:
         group: the ranks.
         own_addresses: address of each part that this rank serves.
-        parts: P, of all ranks together.
-        device: for the tensors that are sent.
+        parts: P, over all ranks.
+        device: device of the tensors that are sent.
 
     Raises:
-        PlanError: on all ranks, if a part is served by no rank or by several, or an address is too long.
+        PlanError: on all ranks, if not exactly one rank serves each part, or an address is too long.
     """
     import torch  # not needed by the processes that serve features
 

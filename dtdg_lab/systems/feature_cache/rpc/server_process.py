@@ -1,4 +1,4 @@
-"""The process that serves the features of one rank's parts, at the pace of its links: an event loop, without torch."""
+"""The process that serves the features of one rank's parts at the speed of its links: an event loop, without torch."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from dtdg_lab.systems.feature_cache.rpc.shared_arrays import open_array
 class ReplyOnLink:
     """A reply in transit."""
 
-    left_s: float  # time at which its last byte is on the link
+    left_s: float  # time at which its last byte enters the link
     done: asyncio.Future[None]
     timer: asyncio.TimerHandle | None = None
 
 
 class LinkPace:
-    """One link from an owner to a requester, in an event loop; it does not block others.
+    """A link from an owner to a requester, in an event loop; it does not block other links.
 
-    A reply of b bytes leaves after those before it, takes b / rate to leave, and arrives after the delay. If the link
-    changes meanwhile, the bytes that have not left continue at the new rate and with the new delay.
+    A reply of b bytes waits for earlier ones, takes b / rate to leave, and arrives after the delay. If the link changes
+    meanwhile, the remaining bytes continue at the new rate and with the new delay.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class LinkPace:
         self._in_transit: set[ReplyOnLink] = set()
 
     def change(self, delay_s: float, bytes_per_s: float) -> None:
-        """Set the delay in seconds, and the rate in bytes per second, infinite for no limit."""
+        """Set the delay in seconds, and the rate in bytes per second (infinite for no limit)."""
         loop = asyncio.get_running_loop()
         now_s, scale = loop.time(), 0.0
         if math.isfinite(bytes_per_s) and math.isfinite(self._bytes_per_s):
@@ -66,7 +66,7 @@ class LinkPace:
                 self._arrive(reply, reply.left_s + delay_s)
 
     def start(self, nbytes: int) -> ReplyOnLink | None:
-        """Put a reply that is ready now on the link; None if the link does not slow it down."""
+        """Put a reply on the link; return None if the link does not slow it down."""
         if not self._delay_s and math.isinf(self._bytes_per_s) and not self._in_transit:
             return None
         loop = asyncio.get_running_loop()
@@ -77,7 +77,7 @@ class LinkPace:
         return reply
 
     async def finish(self, reply: ReplyOnLink, within_s: float | None = None) -> bool:
-        """Wait, at most ``within_s`` seconds, until a reply has arrived; return whether it has."""
+        """Wait until a reply has arrived, at most ``within_s`` seconds; return True if it has."""
         await asyncio.wait([reply.done], timeout=within_s)
         if not reply.done.done():
             return False
@@ -95,14 +95,14 @@ def _set(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-GATHER_BYTES = 2 << 20  # of rows that are copied before other requests get a turn
+GATHER_BYTES = 2 << 20  # bytes of rows copied before other requests get a turn
 MOST_REQUESTER = 1 << 16
 LEAST_BEAT_S = 0.02
-BEATS = 3  # keep-alives that a slow reply sends within the requester's timeout
+BEATS = 3  # number of keep-alives of a slow reply within the requester's timeout
 
 
 class PartServing:
-    """Answers requests for one part's rows, each in its own task.
+    """Server of one part's rows; each request is answered in its own task.
 
     Args:
         rows: (K, F) float32.
@@ -110,8 +110,8 @@ class PartServing:
         socket: a bound ROUTER of ``zmq.asyncio``.
 
     Attributes:
-        served: requesting part -> the number of its requests answered with rows, and their bytes.
-        dropped: malformed messages.
+        served: requesting part -> number of its requests answered with rows, and their bytes.
+        dropped: number of malformed messages.
     """
 
     def __init__(self, rows: NDArray[np.float32], keys: NDArray[np.int64], socket: Any) -> None:
@@ -122,7 +122,7 @@ class PartServing:
         self.dropped = 0
 
     def set_link(self, requester: int, delay_s: float, bytes_per_s: float) -> None:
-        """Set the link for later replies to this part."""
+        """Set the link to a requester for later replies."""
         self._links[requester].change(delay_s, bytes_per_s)
 
     async def serve(self) -> None:
@@ -140,7 +140,7 @@ class PartServing:
     def _on_task_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            # an exception in one request must not stop the others, but is reported
+            # one failed request must not stop the others, but is reported
             asyncio.get_running_loop().call_exception_handler(
                 {"message": "a request could not be answered", "exception": task.exception(), "task": task}
             )
@@ -154,24 +154,24 @@ class PartServing:
         nbytes = rows_nbytes(*rows.shape)
         await self._pass_link(sender, request, nbytes)
         count, total = self.served.get(request.requester, (0, 0))
-        # counted before sending: a requester that has the rows finds them counted
+        # count before sending: a requester that has the rows must find them counted
         self.served[request.requester] = count + 1, total + request.nbytes + nbytes
         await self._socket.send_multipart([sender, *rows_frames(request.number, rows)], copy=False)
 
     def _indices(self, keys: NDArray[np.int64]) -> NDArray[np.int64] | str:
-        """Return row indices of the keys (k,), or the reason of a refusal."""
+        """Return the row indices of keys (k,), or the reason of a refusal."""
         if not len(keys):
-            return "a request for 0 rows: omit owners without keys."
+            return "a request for 0 rows. Omit owners without keys."
         if len(keys) > len(self._keys):
-            return f"a request for {len(keys):,} rows of {len(self._keys):,}: request each row once."
+            return f"a request for {len(keys):,} rows, but the part has {len(self._keys):,}. Request each row once."
         indices = np.searchsorted(self._keys, keys)
         np.minimum(indices, len(self._keys) - 1, out=indices)
         unknown = np.flatnonzero(self._keys[indices] != keys)
         if len(unknown):
             first = ", ".join(map(str, keys[unknown[:3]].tolist()))
             return (
-                f"it has no row for {len(unknown):,} of {len(keys):,} key(s), the first of them {first}. Keys and "
-                "their owners must be the same on all ranks."
+                f"no row for {len(unknown):,} of {len(keys):,} key(s), the first of them {first}. Use the same keys "
+                "and owners on all ranks."
             )
         return indices
 
@@ -182,14 +182,14 @@ class PartServing:
         piece = max(1, GATHER_BYTES // (4 * width))
         for begin in range(0, len(indices), piece):
             end = begin + piece
-            # the indices are valid; any mode other than "raise" writes to ``out`` directly
+            # indices are valid; with any mode other than "raise", take writes to ``out`` directly
             np.take(self._rows, indices[begin:end], axis=0, out=rows[begin:end], mode="clip")
             if end < len(indices):
                 await asyncio.sleep(0)
         return rows
 
     async def _pass_link(self, sender: bytes, request: FeatureRequest, nbytes: int) -> None:
-        """Wait as long as the link takes, and send keep-alives to the requester."""
+        """Wait as long as the link delays a reply, and send keep-alives to the requester meanwhile."""
         link = self._links[request.requester]
         reply = link.start(nbytes)
         if reply is None:
@@ -200,25 +200,25 @@ class PartServing:
 
 
 def rate_of(rate: float | None) -> float:
-    """Return bytes per second from JSON, which has no infinity."""
+    """Return bytes per second; None stands for infinity, which JSON lacks."""
     return math.inf if rate is None else float(rate)
 
 
-LOOK_S = 0.5  # interval at which it is checked whether the parent is alive
-MOST_LINE = 1 << 24  # bytes of a command
-MOST_HEAD = 1 << 16  # bytes of a message besides its keys
+LOOK_S = 0.5  # interval at which the child checks if its parent is alive
+MOST_LINE = 1 << 24  # maximum bytes of a command
+MOST_HEAD = 1 << 16  # maximum bytes of a message without its keys
 
 
 class Serving:
     """The sockets of all parts, and their access control.
 
     Args:
-        settings: ``host``, ``token`` in hexadecimal, and ``parts``: number -> its ``rows`` and ``keys``.
+        settings: ``host``, ``token`` in hexadecimal, and ``parts``: part -> its ``rows`` and ``keys``.
 
     Attributes:
-        parts: the server of each part.
-        addresses: of each part.
-        refused: connections rejected for lack of the token.
+        parts: server of each part.
+        addresses: address of each part.
+        refused: number of connections rejected because of their token.
     """
 
     def __init__(self, settings: dict[str, Any]) -> None:
@@ -244,7 +244,7 @@ class Serving:
         await asyncio.gather(self._authenticate(), *(part.serve() for part in self.parts.values()))
 
     async def _authenticate(self) -> None:
-        """Authenticate by token. RFC 27: version, request, domain, address, identity, mechanism, name, token."""
+        """Check tokens by RFC 27; a request is: version, request, domain, address, identity, mechanism, name, token."""
         while True:
             request = await self._authentication.recv_multipart()
             accepted = len(request) == 8 and request[5] == b"PLAIN" and request[6] == USER
@@ -283,7 +283,7 @@ def report(answer: dict[str, Any]) -> None:
 
 
 async def main() -> None:
-    """Serve what the first line specifies until the commands end or the parent is gone."""
+    """Serve the parts given in the first line, until the commands end or the parent exits."""
     parent_lives = begin_child()
     loop = asyncio.get_running_loop()
     commands = asyncio.StreamReader(limit=MOST_LINE)
@@ -320,10 +320,10 @@ async def _watch(parent_lives: Callable[[], bool]) -> None:
 
 
 if __name__ == "__main__":
-    # select takes microseconds, where epoll rounds timeouts up to milliseconds: delays of 5 ms must stay 5 ms
+    # use select, which has microsecond timeouts: epoll rounds up to milliseconds, but delays of 5 ms must stay 5 ms
     with (
         contextlib.suppress(BrokenPipeError),
         asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner,
     ):
         runner.run(main())
-    os._exit(0)  # nothing to wait for
+    os._exit(0)  # do not wait for anything

@@ -13,17 +13,19 @@ from numpy.typing import NDArray
 
 
 def share_array(array: NDArray[Any], files: contextlib.ExitStack) -> dict[str, Any]:
-    """Put an array where a child process can map it: its own file if it is a whole memory map, else a file in memory.
+    """Make an array available to a child process: by its own file if it is a whole memory map, or in memory.
 
     Args:
         array: of any shape and a plain type.
         files: closes the file in memory, which exists as long as a process maps it.
 
     Returns:
+        Arguments of :func:`open_array` as JSON: ``shape``, ``dtype``, and ``path`` and ``offset``, or an ``fd`` to
+        inherit.
         JSON for :func:`open_array`: ``shape``, ``dtype``, and ``path`` and ``offset``, or an ``fd`` to inherit.
     """
     layout: dict[str, Any] = {"shape": array.shape, "dtype": array.dtype.str}
-    # a view of a map has the map's offset: only the whole map lies at that offset
+    # a view of a map has the map's offset, but only the whole map starts there
     if isinstance(array, np.memmap) and isinstance(array.base, mmap.mmap) and array.flags.c_contiguous:
         path, offset, mode = (getattr(array, name) for name in ("filename", "offset", "mode"))
         if path is not None and mode in ("r", "r+"):
@@ -31,7 +33,7 @@ def share_array(array: NDArray[Any], files: contextlib.ExitStack) -> dict[str, A
     if hasattr(os, "memfd_create"):
         file: Any = os.fdopen(os.memfd_create("features"), "wb")
     else:
-        file = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the others)
+        file = tempfile.TemporaryFile()  # noqa: SIM115 (closed by ``files``)
     files.enter_context(file)
     np.ascontiguousarray(array).tofile(file)
     file.flush()
@@ -39,11 +41,11 @@ def share_array(array: NDArray[Any], files: contextlib.ExitStack) -> dict[str, A
 
 
 def open_array(layout: dict[str, Any]) -> NDArray[Any]:
-    """Return the array described by :func:`share_array`, mapped read-only; a descriptor is closed.
+    """Map an array of :func:`share_array` read-only, and close its descriptor.
 
     Raises:
         OSError: the file does not exist.
-        ValueError: it is shorter than the array.
+        ValueError: the file is shorter than the array.
     """
     shape, dtype = tuple(layout["shape"]), np.dtype(layout["dtype"])
     count = int(np.prod(shape))
@@ -54,5 +56,5 @@ def open_array(layout: dict[str, Any]) -> NDArray[Any]:
             return np.empty(shape, dtype)
         content = mmap.mmap(layout["fd"], count * dtype.itemsize, prot=mmap.PROT_READ)
     finally:
-        os.close(layout["fd"])  # the map holds its own descriptor
+        os.close(layout["fd"])  # the map has its own descriptor
     return np.frombuffer(content, dtype).reshape(shape)

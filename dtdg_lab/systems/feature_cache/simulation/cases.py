@@ -1,4 +1,4 @@
-"""Congestion for training and comparing cache policies: its cases, and the state of the links at every step."""
+"""Cases of congestion for training and comparing cache policies, and the state of the links at every step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dtdg_lab.network.patterns import Pattern
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinkTrace:
-    """The few conditions of the links, and the condition at each step (K conditions, S steps, P parts).
+    """The conditions of the links, and the condition at each step (K conditions, S steps, P parts).
 
     Attributes:
         delay_s: (K, P - 1) seconds of delay of each other part's replies, in ascending order of the parts.
@@ -28,12 +28,12 @@ class LinkTrace:
 
     @property
     def parts(self) -> int:
-        """P."""
+        """Number of parts P."""
         return self.delay_s.shape[1] + 1
 
     @property
     def steps(self) -> int:
-        """S."""
+        """Number of steps S."""
         return len(self.which)
 
 
@@ -56,17 +56,17 @@ STEADY, ALL_STEADY = "steady", "all_steady"  # one link, or all of them, from th
 ARCHETYPES = (*PAPER_ARCHETYPES, "rotating", "markov", "all_slow", STEADY, ALL_STEADY)
 KINDS = ("delay", "rate")
 
-# (name, added milliseconds, remaining Mbit/s): policies are compared at other severities than they are trained with,
-# and accepted at others again, since constants may have been chosen by comparing
+# (name, added milliseconds, remaining Mbit/s). Policies are compared at other severities than they are trained with.
+# They are accepted at still others, since constants may have been chosen by comparison.
 TRAINED_SEVERITIES = (("mild", 4.0, 800.0), ("middling", 12.0, 300.0), ("severe", 28.0, 80.0))
 COMPARED_SEVERITIES = (("light", 6.0, 500.0), ("medium", 16.0, 200.0), ("heavy", 22.0, 50.0))
 TRAINED_SPREAD, COMPARED_SPREAD = 0.15, 0.05
-LEVELS = 8  # steps between no congestion and full congestion, for swinging links
-WARM_UP_EPOCHS = 2  # GreenDyGNN section V-B: the baseline of fetch times is taken there
-SLOW_EPOCHS = ((3.0, 9.0), (1.0, 4.0))  # shortest and longest phase with congestion, and without
+LEVELS = 8  # number of levels between no and full congestion, for swinging links
+WARM_UP_EPOCHS = 2  # GreenDyGNN section V-B: the baseline of fetch times is measured in these epochs
+SLOW_EPOCHS = ((3.0, 9.0), (1.0, 4.0))  # bounds of the phases with congestion, and without
 FAST_EPOCHS = ((0.15, 0.6), (0.15, 0.6))
-SWING_EPOCHS = (1.0, 6.0)  # shortest and longest time from one owner to the other and back
-TURN_EPOCHS = (0.5, 3.0)  # shortest and longest turn of one owner, for rotating congestion
+SWING_EPOCHS = (1.0, 6.0)  # bounds of the time from one owner to the other and back
+TURN_EPOCHS = (0.5, 3.0)  # bounds of one owner's turn, for rotating congestion
 MARKOV_EPOCHS = ((0.5, 3.0), (1.0, 6.0))  # bounds of the mean time that a link stays slow, and that it stays clean
 
 
@@ -74,24 +74,24 @@ MARKOV_EPOCHS = ((0.5, 3.0), (1.0, 6.0))  # bounds of the mean time that a link 
 class CacheCase:
     """One archetype of congestion at one severity; each episode draws its owners, onset and lengths.
 
-    If a part has only one other, both links are the same. ``one_slow`` and ``one_fast`` are our reading of "single-
-    link slow or fast": phases of several epochs, and phases shorter than one. Five more archetypes are ours.
-    ``rotating``: one owner after another is slow, each for the same time. ``markov``: each link becomes slow and clean
-    again independently, after exponentially distributed times. ``all_slow``: all links in the phases of ``one_slow``.
-    ``steady`` and ``all_steady``: one link, or all links, from the first step to the last.
+    If a part has only one other, both links are the same. ``one_slow`` and ``one_fast`` are our reading of "single-link
+    slow or fast": phases of several epochs, and phases shorter than one. Five more archetypes are ours. ``rotating``:
+    the owners take equally long turns of being slow. ``markov``: each link becomes slow and clean again independently,
+    after exponentially distributed times. ``all_slow``: all links in the phases of ``one_slow``. ``steady`` and
+    ``all_steady``: one link, or all links, from the first step to the last.
 
     Attributes:
         archetype: one of ``ARCHETYPES``.
         severity: its name.
         delay_s: maximum seconds added to a reply.
         bytes_per_s: minimum rate of replies; infinite for no limit.
-        spread: relative range of an episode's delay and rate around these.
+        spread: relative range of an episode's delay and rate around these values.
 
     Raises:
         UnknownNameError: the archetype is unknown.
         ConfigError: a delay is negative, a rate is not above 0, or the spread is not from 0 to below 1.
 
-    References: GreenDyGNN section IV-C2 (six archetypes x three severities; their figures are not given: ours).
+    References: GreenDyGNN section IV-C2 (six archetypes x three severities; their values are not given, so ours).
     """
 
     archetype: str
@@ -105,7 +105,7 @@ class CacheCase:
             raise UnknownNameError("archetype of congestion", self.archetype, ARCHETYPES)
         if not (0 <= self.delay_s < np.inf and self.bytes_per_s > 0 and 0 <= self.spread < 1):
             raise ConfigError(
-                f"{self}: the delay must be 0 s or more, the rate above 0 bytes/s and the spread from 0 to below 1."
+                f"{self}: set a delay of 0 s or more, a rate above 0 bytes/s, and a spread from 0 to below 1."
             )
 
     @property
@@ -114,15 +114,15 @@ class CacheCase:
         return f"{self.archetype}/{self.severity}/{KINDS[int(np.isfinite(self.bytes_per_s))]}"
 
     def draw(self, random: np.random.Generator, parts: int, *, epochs: int, epoch_steps: int) -> LinkTrace:
-        """Draw the links of one episode to a part that has P - 1 others.
+        """Draw the links of one episode, from P - 1 other parts to one part.
 
         The first two epochs are clean, except those of ``steady`` and ``all_steady``.
 
         Args:
             random: draws the owners, the onset, the lengths and the severity.
             parts: P, at least 2.
-            epochs: of the episode.
-            epoch_steps: steps of each.
+            epochs: epochs of the episode.
+            epoch_steps: steps of an epoch.
         """
         steps, num_others = epochs * epoch_steps, parts - 1
         bad = random.uniform(1 - self.spread, 1 + self.spread)
@@ -137,7 +137,7 @@ class CacheCase:
     def _draw_levels(
         self, random: np.random.Generator, num_others: int, steps: int, epoch_steps: int
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Draw (K, owners) severities of each condition from 0 to 1, and (S,) the index of the condition."""
+        """Draw the (K, owners) severities of each condition from 0 to 1, and the (S,) index of the condition."""
         if self.archetype == "none":
             return np.zeros((1, 2)), np.zeros(steps, dtype=np.int64)
         if self.archetype in (STEADY, ALL_STEADY):
@@ -162,17 +162,15 @@ class CacheCase:
 
 
 def training_cases(archetypes: tuple[str, ...] = ARCHETYPES) -> tuple[CacheCase, ...]:
-    """Return the cases of policy training: each archetype at three severities, by delay and by rate.
+    """Return the cases of policy training: each archetype at three severities, by delay and by rate, spread by 15 %.
 
-    They are spread by 15 %.
-
-    The paper's ``double_dqn`` is trained with ``PAPER_ARCHETYPES`` only.
+    The paper's ``double_dqn`` is only trained with ``PAPER_ARCHETYPES``.
     """
     return cases_of(archetypes, TRAINED_SEVERITIES, TRAINED_SPREAD)
 
 
 def comparison_cases(archetypes: tuple[str, ...] = ARCHETYPES) -> tuple[CacheCase, ...]:
-    """Return the cases of policy comparison: the same at severities that training never draws."""
+    """Return the cases of policy comparison, at severities that training never draws."""
     return cases_of(archetypes, COMPARED_SEVERITIES, COMPARED_SPREAD)
 
 
@@ -193,7 +191,7 @@ def cases_of(
 def _draw_phases(
     random: np.random.Generator, steps: int, onset: int, lengths: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """Draw (S,) 1 under congestion: from the onset on, phases with and without it alternate."""
+    """Draw (S,) 1 under congestion; phases with and without it alternate after the onset."""
     phase_lengths = random.uniform(lengths[:, 0], lengths[:, 1], (max(2, int(steps / lengths[:, 0].sum()) + 1), 2))
     ends = onset + np.cumsum(np.maximum(np.rint(phase_lengths).astype(np.int64), 1).ravel())
     turn = np.searchsorted(ends, np.arange(steps), side="right")
@@ -203,7 +201,7 @@ def _draw_phases(
 def _draw_swinging(
     random: np.random.Generator, steps: int, onset: int, epoch_steps: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Draw congestion that moves from one owner to the other and back, in steps; condition 0 is clean."""
+    """Draw congestion that moves from one owner to the other and back, in levels; condition 0 is clean."""
     up = np.arange(LEVELS + 1) / LEVELS
     levels = np.vstack([np.zeros((1, 2)), np.stack([1 - up, up], axis=1)])
     period = random.uniform(*SWING_EPOCHS) * epoch_steps
@@ -214,7 +212,7 @@ def _draw_swinging(
 def _draw_flipping(
     random: np.random.Generator, num_others: int, steps: int, onset: int, means: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Draw links that become slow and clean again independently; the mean times (2, 2) are bounds in steps."""
+    """Draw links that become slow and clean again independently; ``means`` (2, 2) bounds the mean times in steps."""
     slow = np.zeros((steps, num_others), dtype=np.int64)
     stays = random.uniform(means[:, 0], means[:, 1])
     for owner in range(num_others):

@@ -1,4 +1,4 @@
-"""Comparison of policies on the same simulated runs, with each other and with the optimum."""
+"""Comparison of policies with each other and with the optimum, on the same simulated runs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class PolicyRuns:
     """Results of a policy in B simulated runs.
 
     Attributes:
-        policy: its name.
-        joules: (B,) of each whole run.
-        seconds: (B,) likewise.
-        windows: of each run, (first step, choice) of every window, including the first.
+        policy: name of the policy.
+        joules: (B,) joules of each whole run.
+        seconds: (B,) seconds of each whole run.
+        windows: (first step, choice) of every window of each run, including the first.
     """
 
     policy: str
@@ -40,7 +40,7 @@ class PolicyRuns:
 
     @property
     def decisions(self) -> NDArray[np.int64]:
-        """(B,) number of windows that it decided."""
+        """(B,) number of decided windows."""
         return np.array([len(run) - 1 for run in self.windows])
 
 
@@ -50,11 +50,11 @@ class ComparedPolicy:
 
     Attributes:
         costs: name of the data set's costs.
-        case: as ``CacheCase.name``.
-        policy: its name.
-        joules: of a run.
-        seconds: likewise.
-        decisions: likewise.
+        case: the case, as ``CacheCase.name``.
+        policy: name of the policy.
+        joules: joules of a run.
+        seconds: seconds of a run.
+        decisions: decisions of a run.
         over_clairvoyant: joules relative to the best plan, minus 1; never below 0.
         over_best_fixed: joules relative to the fixed window that is best in this case, minus 1.
         over_epoch_hot: joules relative to one cache per epoch (RapidGNN, see
@@ -76,15 +76,15 @@ def run_policy(simulator: CacheSimulator, policy: ManyPolicy, *, number: int | N
     """Run a policy in B episodes to their ends.
 
     Args:
-        simulator: it is reset, and must not restart runs.
+        simulator: is reset; must not restart runs.
         policy: makes the decisions.
-        number: index of the first episode; by default the one after the last.
+        number: index of the first episode; by default the next one.
 
     Raises:
-        ConfigError: the simulator restarts runs, so that they have no end.
+        ConfigError: the simulator restarts runs.
     """
     if simulator.restarts:
-        raise ConfigError("a simulator that restarts runs has no end: create it with restart=False.")
+        raise ConfigError("a simulator that restarts runs never ends: create it with restart=False.")
     plans = policy if isinstance(policy, PlansEnds) else None
     simulator.reset(policy.first, number=number, length=None if plans is None else plans.first_lengths)
     seconds, joules, *_ = simulator.first_window()
@@ -133,23 +133,21 @@ def compare(
     """Run policies in every case on every data set, all on the same episodes.
 
     Args:
-        policies: by the names to use here; the baselines, ``best fixed`` and ``clairvoyant`` are added.
-        costs: one for each dataset, all of one number of parts.
+        policies: policies by name; the baselines, ``best fixed`` and ``clairvoyant`` are added.
+        costs: costs of each dataset, all for the same number of parts.
         cases: congestion; by default cases that no policy is trained with.
-        episodes: in each case.
-        seed: of the episodes.
-        epochs: of each.
+        episodes: episodes per case.
+        seed: seed of the episodes.
+        epochs: epochs of an episode.
         epoch_steps: steps of an epoch.
-        noise: of steps and measurements.
+        noise: noise of steps and measurements.
 
     Raises:
-        ConfigError: nothing to compare.
+        ConfigError: costs, cases or episodes are missing.
     """
     cases = comparison_cases() if cases is None else cases
     if not costs or not cases or episodes < 1:
-        raise ConfigError(
-            f"{len(costs)} costs, {len(cases)} cases, {episodes} episodes: at least one of each is needed."
-        )
+        raise ConfigError(f"{len(costs)} costs, {len(cases)} cases, {episodes} episodes: give at least one of each.")
     rows = []
     for dataset_costs in costs:
         drawn_episodes = [

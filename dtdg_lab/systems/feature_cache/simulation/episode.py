@@ -1,4 +1,4 @@
-"""Simulated runs in which all random numbers are drawn in advance, one alone and many as arrays."""
+"""Simulated runs whose random numbers are all drawn in advance, one by one and as a batch of arrays."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from dtdg_lab.systems.feature_cache.policies.delay_estimator import (
 from dtdg_lab.systems.feature_cache.policies.interface import CHANGES_WITHIN
 from dtdg_lab.systems.feature_cache.simulation.cases import WARM_UP_EPOCHS, CacheCase, LinkTrace
 
-BASELINE = 0.15  # section V-B: quantile of the warm-up's fetches that counts as a fetch on clean links
-LEAST_FETCH_S = 1e-4  # minimum fetch time to compare delays with, for costs without one
-MEDIAN = 1.2533  # standard error of a median relative to that of a mean, for normally distributed values
+BASELINE = 0.15  # section V-B: quantile of the warm-up's fetches that is taken as a fetch on clean links
+LEAST_FETCH_S = 1e-4  # minimum fetch time to compare delays with, for costs without a fetch time
+MEDIAN = 1.2533  # standard error of a median relative to the mean's, for normally distributed values
 DRAWN = ("base_s", "rows", "trips", "rebuild_trips", "hit_half", "rebuild_rows", "rebuild_s")
 Floats = NDArray[np.float64]
 
@@ -37,12 +37,12 @@ class CacheNoise:
     Attributes:
         step: of a step's time and energy, independent of the choice.
         meter: of a window's measured energy.
-        fetch: whether fetch times have noise, by ``CacheCosts.rtt_noise``.
+        fetch: True if fetch times have noise, by ``CacheCosts.rtt_noise``.
         constants: of an episode's constants around the calibrated ones.
         baseline: of the clean fetch that delays are compared with, between episodes.
 
     Raises:
-        ConfigError: one is negative.
+        ConfigError: a value is negative.
     """
 
     step: float = 0.05
@@ -53,7 +53,7 @@ class CacheNoise:
 
     def __post_init__(self) -> None:
         if min(self.step, self.meter, self.constants, self.baseline) < 0:
-            raise ConfigError(f"{self}: all values must be 0 or more.")
+            raise ConfigError(f"{self}: set all values to 0 or more.")
 
 
 NO_NOISE = CacheNoise(step=0.0, meter=0.0, fetch=False, constants=0.0, baseline=0.0)
@@ -64,22 +64,22 @@ class CacheEpisode:
     """A run of S steps of one part under K conditions of its links.
 
     Attributes:
-        number: of the episode; together with the simulator's seed it determines everything that is drawn.
-        case: the congestion that it was drawn from; None for a recorded trace.
+        number: number of the episode; together with the simulator's seed it determines all random numbers.
+        case: the case of congestion; None for a recorded trace.
         costs: calibrated costs, which a policy may know.
         epoch_steps: steps of an epoch.
         trace: the links, step by step.
         tables: the actual costs of a step, from constants drawn around ``costs``.
         noise: (S,) factor of each step's cost, independent of the choice.
-        noise_sums: (S + 1, K) sum of ``noise`` over earlier steps, by condition: the cost of a window is a row of the
-            tables times a difference of two of these.
-        late_s: (S + 1, P - 1) seconds of delay in the fetches since the last change point, at most 30, before each
-            step, relative to the baseline.
+        noise_sums: (S + 1, K) sum of ``noise`` over earlier steps, by condition. The cost of a window is a row of the
+            tables times a difference of two such sums.
+        late_s: (S + 1, P - 1) seconds of delay, relative to the baseline, in the fetches before each step since the
+            last change point, at most 30.
         late_s_per_byte: (S + 1, P - 1) the same for the seconds that a slow link adds to each byte.
         strays: (S + 1, P - 1) noise factor of measured fetch times, except for the links' delay.
         meter: (S + 1,) noise factor of measured energy.
         fetch_s: (P - 1,) seconds of a fetch on clean links.
-        alarms: (S + 1,) whether a change of some link is detected in the fetches before each step.
+        alarms: (S + 1,) True if the fetches before the step reveal a change of some link.
         since: (S + 1,) first step after the latest change point known before each step.
     """
 
@@ -101,15 +101,15 @@ class CacheEpisode:
 
     @property
     def steps(self) -> int:
-        """S."""
+        """Number of steps S."""
         return self.trace.steps
 
     def step_costs(self) -> Floats:
-        """Return (C, S) joules of every step under every choice."""
+        """Return the (C, S) joules of every step under every choice."""
         return self.tables.step_j[:, self.trace.which] * self.noise
 
     def rebuild_costs(self) -> Floats:
-        """Return (C, S) joules of every step for rebuilding, under every choice."""
+        """Return the (C, S) joules of every step for rebuilding, under every choice."""
         return self.tables.rebuild_s[:, self.trace.which] * self.noise * self.costs.stall_w
 
 
@@ -123,16 +123,16 @@ def draw_episode(
     epoch_steps: int = 25,
     noise: CacheNoise = CacheNoise(),
 ) -> CacheEpisode:
-    """Draw the episode of a number: it cycles through the cases, then through the costs.
+    """Draw an episode; successive numbers cycle through the cases, then through the costs.
 
     A pure function of its arguments, independent of other episodes.
 
     Raises:
-        ConfigError: there are no costs or no cases, or no steps.
+        ConfigError: costs, cases or steps are missing.
     """
     if not costs or not cases or epochs < 1 or epoch_steps < 1:
         raise ConfigError(
-            f"{len(costs)} costs, {len(cases)} cases, {epochs} epochs of {epoch_steps} steps: at least one of each."
+            f"{len(costs)} costs, {len(cases)} cases, {epochs} epochs of {epoch_steps} steps: give one or more."
         )
     random = rng.generator(seed, "control/cache_episode", number)
     case, calibrated = cases[number % len(cases)], costs[number // len(cases) % len(costs)]
@@ -143,7 +143,7 @@ def draw_episode(
 def replayed_episode(
     trace: LinkTrace, costs: CacheCosts, *, epoch_steps: int, seed: int = 0, noise: CacheNoise = NO_NOISE
 ) -> CacheEpisode:
-    """Return an episode under recorded or scheduled links, by default without noise."""
+    """Build an episode under recorded or scheduled links, by default without noise."""
     random = rng.generator(seed, "control/cache_replay")
     return _build_episode(trace, costs, random, noise, number=0, case=None, epoch_steps=epoch_steps)
 
@@ -180,7 +180,7 @@ def _build_episode(
     warm_up = min(WARM_UP_EPOCHS * epoch_steps, steps)
     late, late_per_byte = (_medians_since(values, counts, starts) for values in (trace.delay_s, slow))
     base, base_per_byte = (_baseline(values, counts[warm_up]) for values in (trace.delay_s, slow))
-    # links that were slow from the first step are detected by the other owners, and by the calibrated clean fetch
+    # links that were slow from the first step show against the other owners, and against the calibrated clean fetch
     levels = fetch_s + base + base_per_byte * missed
     is_baseline = (
         levels <= OWNERS_SLACK * levels.min() if levels.min() <= PROBE_SLACK * nominal.min() else np.zeros(num_others)
@@ -209,7 +209,7 @@ def _build_episode(
 
 
 def _draw_constants(costs: CacheCosts, random: np.random.Generator, noise: CacheNoise) -> CacheCosts:
-    """Draw constants around the calibrated ones; shares are not changed."""
+    """Draw constants around the calibrated ones; shares stay unchanged."""
     if not noise.constants:
         return costs
     factors = np.exp(noise.constants * random.standard_normal(len(DRAWN))).tolist()
@@ -217,18 +217,18 @@ def _draw_constants(costs: CacheCosts, random: np.random.Generator, noise: Cache
 
 
 def _baseline(values: Floats, counts: Floats) -> Floats:
-    """Return (columns,) the 15th percentile of values (K, columns) by condition, weighted by counts (K,)."""
+    """Return the (columns,) 15th percentiles of values (K, columns) by condition, weighted by counts (K,)."""
     order = np.argsort(values, axis=0, kind="stable")
     reached = counts[order].cumsum(axis=0) >= BASELINE * counts.sum()
     return np.take_along_axis(values, np.take_along_axis(order, reached.argmax(axis=0)[None], 0), 0)[0]
 
 
 def _medians_since(values: Floats, counts: Floats, starts: NDArray[np.int64]) -> Floats:
-    """Return (S + 1, P - 1) median of the values since each start.
+    """Return the (S + 1, P - 1) medians of the values since each start.
 
     Args:
-        values: (K, P - 1) by condition.
-        counts: (S + 1, K) steps of each condition before each step.
+        values: (K, P - 1) values by condition.
+        counts: (S + 1, K) number of steps of each condition before each step.
         starts: (S + 1, P - 1) first step that counts.
     """
     received = np.empty(starts.shape)
@@ -244,7 +244,7 @@ Numbers = NDArray[np.int64]
 
 
 def _count_recent(alarms: NDArray[np.bool_]) -> Numbers:
-    """Count (S + 1,) alarms in the last ``CHANGES_WITHIN`` steps; those within ``SAME_CHANGE`` steps count as one."""
+    """Count (S + 1,) alarms in the last ``CHANGES_WITHIN`` steps; alarms within ``SAME_CHANGE`` steps count as one."""
     lone, last = np.zeros(len(alarms), dtype=np.int64), -SAME_CHANGE
     for step in np.flatnonzero(alarms).tolist():
         if step - last >= SAME_CHANGE:
@@ -255,11 +255,11 @@ def _count_recent(alarms: NDArray[np.bool_]) -> Numbers:
 
 
 class WindowSums(NamedTuple):
-    """The costs of a window of each of B runs, summed over its steps, each (B,).
+    """The costs of one window in each of B runs, summed over its steps, each (B,).
 
     Attributes:
-        seconds: of its steps.
-        joules: of one part.
+        seconds: seconds of its steps.
+        joules: joules of one part.
         miss_s: seconds for misses.
         rebuild_s: seconds for rebuilding.
     """
@@ -274,20 +274,20 @@ class CacheBatch:
     """Arrays of B episodes, padded to the largest number of steps and conditions.
 
     Args:
-        episodes: of one number of parts and of one number of choices; at least one.
+        episodes: at least one, with equal numbers of parts and of choices.
 
     Attributes:
-        episodes: the current ones.
-        steps: (B,) S of each.
+        episodes: the current episodes.
+        steps: (B,) S of each episode.
         hits: (B, C, P - 1) share of the rows requested from each owner that the cache of each choice contains.
         hit: (B, C) the same over all owners.
         miss_bytes: (B, C, P - 1) bytes of the misses of each owner in a step.
         fetch_s: (B, P - 1) seconds of a fetch on clean links.
         received: (B, 3, S + 1, P - 1) the episodes' ``late_s``, ``late_s_per_byte`` and ``strays``.
         meter: (B, S + 1) noise factor of measured energy.
-        alarms: (B, S + 1) whether a change of some link is detected before each step.
-        reviews: (B, S + 1) whether to reconsider the current window there: at alarms, and a little later.
-        change_counts: (B, S + 1) number of alarms in the last steps before each one, close ones counted as one.
+        alarms: (B, S + 1) True if a change of some link is detected before the step.
+        reviews: (B, S + 1) True if the current window is reconsidered at the step: at alarms, and a little later.
+        change_counts: (B, S + 1) number of alarms in the last steps before each one; close ones count as one.
         since: (B, S + 1) first step after the latest change point known before each step.
     """
 
@@ -318,7 +318,7 @@ class CacheBatch:
             self.__init__(self.episodes)  # type: ignore[misc]
             return
         self.steps[index] = episode.steps
-        self._costs[index] = 0.0  # of conditions that this episode lacks
+        self._costs[index] = 0.0  # for conditions that this episode lacks
         for row, table in enumerate((tables.step_s, tables.step_j, tables.miss_s, tables.rebuild_s)):
             self._costs[index, :, row, :conditions] = table
         self._noise_sums[index, :last, :conditions] = episode.noise_sums
@@ -336,22 +336,22 @@ class CacheBatch:
         self._stall_w[index] = episode.costs.stall_w
 
     def at(self, choices: Numbers, step: Numbers) -> tuple[Floats, Floats]:
-        """Return (B,) seconds of one step under a choice each, without noise, and the part of them for rebuilding."""
+        """Return the (B,) seconds of one step under a choice per run, without noise, and their part for rebuilding."""
         cost = self._costs[self._indices, choices, :, self._which[self._indices, step]]
         return cost[:, 0], cost[:, 3]
 
     def owed(self, choices: Numbers, windows: Numbers, first: Numbers, end: Numbers) -> tuple[Floats, Floats]:
-        """Return (B,) seconds and joules owed by abandoned windows; 0 if all steps are served, or the run ends.
+        """Return the (B,) seconds and joules owed for abandoned windows; 0 if all steps are served, or the run ends.
 
         The model spreads a rebuild over the steps of its window. An abandoned window owes the share of its own rebuild
-        for the steps that it does not serve. The cache built meanwhile for its end is discarded: that is one more whole
-        rebuild, assumed equally large, under the links of the step at which it ends.
+        for the steps that it does not serve. It also owes one more rebuild, of the discarded cache that was being built
+        for its end. That is assumed equally large, under the links of the step at which the window ends.
 
         Args:
-            choices: (B,) its choice.
+            choices: (B,) the window's choice.
             windows: (B,) W.
             first: (B,) its first step.
-            end: (B,) the step after the last that it serves.
+            end: (B,) the step after the last one that it serves.
         """
         planned, last = np.minimum(first + windows, self.steps), np.minimum(end, self.steps - 1)
         thrown_s = self.at(choices, last)[1] * windows * self._noise[self._indices, last]
@@ -362,13 +362,13 @@ class CacheBatch:
         """Return the costs of one window of each run.
 
         Args:
-            choices: (B,) its choice.
+            choices: (B,) the window's choice.
             first: (B,) its first step.
             end: (B,) the step after its last.
         """
         return self.window_under((choices,), first, end)[0]
 
     def window_under(self, choices: Sequence[Numbers], first: Numbers, end: Numbers) -> list[WindowSums]:
-        """Return the costs of the same window of each run under each of several choices, each (B,)."""
+        """Return the costs of a window of each run under several choices, each (B,)."""
         noise_sums = (self._noise_sums[self._indices, end] - self._noise_sums[self._indices, first])[:, :, None]
         return [WindowSums(*(self._costs[self._indices, choice] @ noise_sums)[:, :, 0].T) for choice in choices]

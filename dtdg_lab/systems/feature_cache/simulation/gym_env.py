@@ -21,57 +21,58 @@ try:
     import gymnasium
 except ModuleNotFoundError as error:
     raise NotAvailableError(
-        "the environment for learners needs gymnasium, which is not installed: install dtdg-lab[lab]. The simulator "
-        "itself (dtdg_lab.systems.feature_cache.simulation.simulator) does not need it."
+        "the environment for learners needs gymnasium, which is not installed. Run: pip install dtdg-lab[lab]. The "
+        "simulator itself (dtdg_lab.systems.feature_cache.simulation.simulator) does not need it."
     ) from error
 
-ENV_ID = "dtdg_lab/CacheWindows-v1"  # the version increases with every change that may alter results
+ENV_ID = "dtdg_lab/CacheWindows-v1"  # increase the version with every change that may alter results
 
 
 class CacheEnv(gymnasium.Env[NDArray[np.float32], SupportsInt]):
     """When to rebuild a cache of remote features, and which part's rows to prefer in it.
 
     Description:
-        A part of a graph that is trained in P parts fetches the features of the others' nodes, through links that
-        others use as well. It keeps a cache of the rows that the next W batches ask for most. See
+        A graph is trained in P parts. Each part fetches the features of the others' nodes, through links that are
+        shared with other traffic. It keeps a cache of the rows that the next W batches request most. See
         :mod:`dtdg_lab.systems.feature_cache.simulation.simulator`.
 
     Action Space:
-        ``Discrete(8 P)``: a window and an allocation, numbered as in ``CacheActions``. It takes effect at the next
+        ``Discrete(8 P)``: a window and an allocation, numbered as in ``CacheActions``. An action takes effect at the
+        next
         boundary.
 
     Observation Space:
         ``Box((3 P + 11,), float32)``: see ``cache_state``.
 
     Rewards:
-        ``-E / E_ref - lambda [allocation changed]`` of the decided window, or savings: see
+        ``-E / E_ref - lambda [allocation changed]`` of the decided window, or its savings: see
         ``CacheSimulator``.
 
     Starting State:
-        Step 0 of a run whose first window has 16 steps and equal shares; nothing is observed yet.
+        Step 0 of a run whose first window has 16 steps and equal shares, before any observation.
 
     Episode End:
-        Terminated if the decided window reaches the end of the run; never truncated.
+        Terminated when the decided window reaches the end of the run; never truncated.
 
     Version History:
         v1: initial version.
 
     Args:
-        costs: calibrated costs, all of one number of parts; the shipped ones of four parts by default.
-        cases: congestion; that of policy training by default.
-        seed: of the episodes until ``reset`` gets another; without a seed the numbering of episodes continues.
-        epochs: of a run.
+        costs: calibrated costs, all for the same number of parts; by default the shipped ones for four parts.
+        cases: congestion; by default the cases of policy training.
+        seed: seed of the episodes until ``reset`` sets another. If ``reset`` gets none, the numbering continues.
+        epochs: epochs of a run.
         epoch_steps: steps of an epoch.
         penalty: lambda.
         reward: "ratio" or "saved".
-        noise: of steps and measurements.
+        noise: noise of steps and measurements.
 
     Raises:
-        ConfigError: the run is not longer than its first window, or an argument that ``CacheSimulator`` rejects.
+        ConfigError: the run is not longer than its first window, or ``CacheSimulator`` rejects an argument.
         NotAvailableError: (at import) gymnasium is not installed.
     """
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - declared so by gymnasium
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - declared like this by gymnasium
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class CacheEnv(gymnasium.Env[NDArray[np.float32], SupportsInt]):
     ) -> None:
         if epochs * epoch_steps <= REFERENCE:
             raise ConfigError(
-                f"{epochs} epochs of {epoch_steps} steps: the first window, of {REFERENCE}, leaves nothing to decide."
+                f"{epochs} epochs of {epoch_steps} steps are not longer than the first window of {REFERENCE} steps."
             )
         all_costs, all_cases = tuple(costs or (products(), reddit())), tuple(cases or training_cases())
         self._made = partial(
@@ -112,15 +113,17 @@ class CacheEnv(gymnasium.Env[NDArray[np.float32], SupportsInt]):
         """Start an episode.
 
         Args:
-            seed: of this episode and later ones.
+            seed: seed of this episode and later ones.
             options: ``{"number": n}`` starts the n-th episode of the seed.
 
         Raises:
-            ConfigError: an unknown option.
+            ConfigError: an option is unknown.
         """
         super().reset(seed=seed)
         if unknown := set(options or {}) - {"number"}:
-            raise ConfigError(f"options {sorted(unknown)} of reset: only number, of the episode, is known.")
+            raise ConfigError(
+                f"options {sorted(unknown)} of reset are unknown. The only option is number, of the episode."
+            )
         if seed is not None:
             self._simulator = self._made(seed=seed)
         states = self._simulator.reset(number=(options or {}).get("number"))
@@ -135,9 +138,9 @@ class CacheEnv(gymnasium.Env[NDArray[np.float32], SupportsInt]):
         """
         number = int(action)
         if not self._going:
-            raise PlanError("no episode is in progress: call reset first.")
+            raise PlanError("no episode is in progress. Call reset first.")
         if not self.action_space.contains(number):
-            raise PlanError(f"action {number}: valid actions are 0 to {len(self._simulator.actions) - 1}.")
+            raise PlanError(f"action {number} is out of range: actions are 0 to {len(self._simulator.actions) - 1}.")
         states, rewards, done, info = self._simulator.step([number])
         self._going = not done[0]
         costs = {
@@ -149,7 +152,7 @@ class CacheEnv(gymnasium.Env[NDArray[np.float32], SupportsInt]):
         return states[0], float(rewards[0]), bool(done[0]), False, {**self._to_dict(), **costs}
 
     def _to_dict(self) -> dict[str, Any]:
-        """Return information about an episode for observers, hidden from policies."""
+        """Return facts on the episode for observers; policies do not see them."""
         (episode,) = self._simulator.running
         return {
             "case": episode.case.name if episode.case else "",
@@ -159,6 +162,6 @@ class CacheEnv(gymnasium.Env[NDArray[np.float32], SupportsInt]):
 
 
 def register_env() -> None:
-    """Register the environment for ``gymnasium.make(ENV_ID)``; further calls do nothing."""
+    """Register the environment for ``gymnasium.make(ENV_ID)``; idempotent."""
     if ENV_ID not in gymnasium.registry:
         gymnasium.register(ENV_ID, entry_point="dtdg_lab.systems.feature_cache.simulation.gym_env:CacheEnv")

@@ -1,7 +1,7 @@
-"""Simulated training under congestion: many runs at once, in which a policy decides at every rebuild of a cache.
+"""Simulated training under congestion: many runs at once, with a policy's decision at every rebuild of a cache.
 
 The cost of a window is the sum over its steps of the calibrated costs for its length, its allocation and the links at
-that step, times noise that is independent of the choice. As in live runs, a decision at a boundary takes effect at
+that step, times noise that is independent of the choice. As in a real run, a decision at a boundary takes effect at
 the next one: while one window trains, the cache of the next is built. Windows may extend over the end of an epoch.
 
 After a change of the links a window may be abandoned: its successor begins when the new cache is built, and the
@@ -33,24 +33,24 @@ from dtdg_lab.systems.feature_cache.simulation.episode import (
     draw_episode,
 )
 
-REFERENCE = 16  # the evenly shared window that rewards are relative to (Eq. 5), and at whose power a change is paid
-SLOW_BASE = 1.5  # a warm-up whose steps exceed this multiple of calibrated clean ones was congested itself
+REFERENCE = 16  # window, evenly shared, that rewards are relative to (Eq. 5)
+SLOW_BASE = 1.5  # a warm-up was congested if its steps exceed this multiple of calibrated clean ones
 Booleans = NDArray[np.bool_]
 States = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
 class StepInfo:
-    """The result of one decision in each of B runs; runs that had ended before contain zeros.
+    """The result of one decision in each of B runs; 0 in runs that had already ended.
 
     Attributes:
-        joules: (B,) of the decided window.
-        seconds: (B,) likewise.
+        joules: (B,) joules of the decided window.
+        seconds: (B,) seconds of the decided window.
         steps: (B,) its length: W, or less at the end of the run.
         passed: (B,) steps between the previous decision and this one.
         reference_j: (B,) joules of the same steps with W = 16, evenly shared.
-        changed: (B,) whether the allocation changes.
-        final_states: (B, 3 P + 11) states before indices are given to new runs; otherwise equal to ``states``.
+        changed: (B,) True if the allocation changes.
+        final_states: (B, 3 P + 11) states before ended runs are replaced; otherwise equal to ``states``.
     """
 
     joules: Floats
@@ -66,26 +66,26 @@ class CacheSimulator:
     """B simulated runs (P parts, A = 8 P actions).
 
     Args:
-        costs: calibrated costs, one for each data set; all of one number of parts P.
-        cases: congestion that episodes are drawn from, in turn.
+        costs: calibrated costs, one for each data set, all for the same number of parts P.
+        cases: cases of congestion that episodes are drawn from, in turn.
         episodes: B, number of simultaneous runs.
-        seed: of all random numbers; an episode is a pure function of the seed and its number.
-        epochs: of a run.
+        seed: seed of all random numbers; an episode is a pure function of the seed and its number.
+        epochs: epochs of a run.
         epoch_steps: steps of an epoch.
         penalty: lambda, subtracted from the reward if the allocation changes.
-        reward: "ratio" is ``-E / E_ref`` of the decided window (the paper's: means over its steps, so that a long
-            window has the weight of a short one); "saved" is ``(1 - E / E_ref) steps / 16`` (ours: it adds up to
-            the savings of a run). E_ref is that of W = 16, evenly shared, over the same steps.
-        noise: of steps and measurements.
-        restart: replace a run that ends by the next episode at once.
-        draw: makes the episode of a number instead of ``cases``, for recorded links.
+        reward: "ratio" is ``-E / E_ref`` of the decided window, as in the paper: both are means over its steps, so that
+            a long window has the weight of a short one. "saved" is ``(1 - E / E_ref) steps / 16``, ours: it sums to the
+            savings of a run. E_ref is the energy with W = 16, evenly shared, over the same steps.
+        noise: noise of steps and measurements.
+        restart: True to replace an ended run by the next episode at once.
+        draw: returns the episode of a number, instead of ``cases``, for recorded links.
 
     Attributes:
         actions: the possible actions.
-        choices: the same, and the window of an epoch.
+        choices: the actions, and the window of an epoch.
         episodes: B.
         reference: index of the action that rewards are relative to.
-        restarts: whether ended runs are replaced.
+        restarts: True if ended runs are replaced.
 
     Raises:
         ConfigError: there is nothing to simulate, or a number is out of range.
@@ -110,14 +110,16 @@ class CacheSimulator:
         draw: Callable[[int], CacheEpisode] | None = None,
     ) -> None:
         if not costs or len({cost.parts for cost in costs}) != 1:
-            raise ConfigError(f"costs of {[cost.parts for cost in costs]} parts: at least one, all equal, are needed.")
+            raise ConfigError(
+                f"costs are for {[cost.parts for cost in costs]} parts: give at least one, all for equal parts."
+            )
         if episodes < 1 or penalty < 0 or reward not in ("ratio", "saved"):
             raise ConfigError(
-                f"episodes={episodes}, penalty={penalty}, reward={reward!r}: at least one "
-                "episode, 0 or more, and 'ratio' or 'saved' are needed."
+                f"episodes={episodes}, penalty={penalty}, reward={reward!r}: give at least one "
+                "episode, a penalty of 0 or more, and the reward 'ratio' or 'saved'."
             )
         if not cases and draw is None:
-            raise ConfigError("a simulation without cases: give cases of congestion, or draw, which makes episodes.")
+            raise ConfigError("a simulation needs cases of congestion, or draw, which returns episodes.")
         self.actions = CacheActions(costs[0].parts)
         self.choices = cache_choices(self.actions.parts, epoch_steps)
         self.episodes, self.epoch_steps = episodes, epoch_steps
@@ -140,13 +142,12 @@ class CacheSimulator:
         """Start B episodes, and return their states (B, 3 P + 11) at step 0.
 
         Args:
-            first: the choice of the first window, which no policy decides, one or (B,); W = 16, evenly shared, by
-                default.
-            number: index of the first episode; by default the one after the last.
-            length: (B,) steps of the first window, if it is to be abandoned before its last.
+            first: choice of the first window, one or (B,), before any decision; by default W = 16, evenly shared.
+            number: index of the first episode; by default the next one.
+            length: (B,) steps of the first window, if it is abandoned early.
 
         Raises:
-            PlanError: there is no such choice.
+            PlanError: a choice is out of range.
         """
         self._first = self._references
         if first is not None:
@@ -163,12 +164,12 @@ class CacheSimulator:
         """Decide in every run, and advance to its next boundary.
 
         Args:
-            actions: (B,) indices of actions, or of the choice after them; ignored for runs that have ended.
+            actions: (B,) indices of actions, or of the choice after them; ignored for ended runs.
             lengths: (B,) steps after which the decided window is abandoned, at its price; W by default.
 
         Returns:
-            states (B, 3 P + 11), rewards (B,), done (B,) and costs. If runs restart, ``done`` marks those that ended
-            just now, and their states are those of the new runs.
+            states (B, 3 P + 11), rewards (B,), done (B,) and costs. If runs restart, ``done`` is True for runs that
+            ended in this step, and their states are those of the new runs.
 
         Raises:
             PlanError: the simulation has not started, or the action does not exist.
@@ -199,7 +200,7 @@ class CacheSimulator:
         return self._next_states(done, info.final_states), rewards - self._penalty * changed, done, info
 
     def first_window(self) -> WindowSums:
-        """Return the costs of the runs' first window, before any decision; each (B,)."""
+        """Return the (B,) costs of the runs' first window, before any decision."""
         sums = self._from_start(self._first, self._first_end)
         none = np.zeros_like(self._first_end)
         owed_s, owed_j = self._owed(self._first, none, self._first_end)
@@ -210,10 +211,9 @@ class CacheSimulator:
         return self._views(self._runs)
 
     def look(self) -> Booleans:
-        """Advance to the next detected change before each window ends, and return (B,) where there is one.
+        """Advance to the next detected change before each window ends, and return (B,) True if there is one.
 
-        Each call continues from the last one, until none is found. ``alarm_views`` and ``abandon`` then refer to
-        these steps.
+        Call it repeatedly until no run has a change. ``alarm_views`` and ``abandon`` then refer to these steps.
         """
         runs, batch = self._runs, self._running()
         steps = np.arange(batch.reviews.shape[1])
@@ -224,7 +224,7 @@ class CacheSimulator:
         return self._alarmed
 
     def alarm_views(self) -> tuple[CacheViews, Numbers]:
-        """Return the views where a change was detected, and (B,) the remaining steps of the current window."""
+        """Return the views at detected changes, and the (B,) remaining steps of the current window."""
         runs = self._runs
         at_alarm = runs._replace(
             boundary=np.where(self._alarmed, runs.searched, runs.boundary),
@@ -234,17 +234,17 @@ class CacheSimulator:
         return self._views(at_alarm), runs.upcoming - runs.searched
 
     def abandon(self, actions: ArrayLike, which: Booleans) -> tuple[Booleans, Floats, Floats]:
-        """End windows in which a change was detected as soon as the cache of another action is built.
+        """Abandon windows in which a change was detected, as soon as the cache of another action is built.
 
         Its rebuild takes the modelled time for the links of that step, and the old cache is used meanwhile. If the
         window ends before that, nothing is abandoned.
 
         Args:
-            actions: (B,) the next actions: pass them to :meth:`step` next.
-            which: (B,) runs to apply it to.
+            actions: (B,) the next actions; pass them to :meth:`step` next.
+            which: (B,) True for the runs to apply it to.
 
         Returns:
-            (B,) where a window was abandoned, and its additional (or saved) seconds and joules: (B,) each.
+            (B,) True where a window was abandoned, and its additional (or negative) seconds and joules, (B,) each.
         """
         runs, batch = self._runs, self._running()
         choices = self._checked(actions)
@@ -272,7 +272,7 @@ class CacheSimulator:
 
     @property
     def done(self) -> Booleans:
-        """(B,) which runs have no decisions left."""
+        """(B,) True for runs without further decisions."""
         return np.asarray(self._runs.upcoming >= self._running().steps)
 
     def _views(self, runs: _Runs) -> CacheViews:
@@ -294,14 +294,14 @@ class CacheSimulator:
 
     def _running(self) -> CacheBatch:
         if self._batch is None:
-            raise PlanError("the simulation has not started: call reset first.")
+            raise PlanError("the simulation has not started. Call reset first.")
         return self._batch
 
     def _checked(self, actions: ArrayLike) -> Numbers:
         choices = np.asarray(actions, dtype=np.int64)
         if choices.shape != (self.episodes,) or choices.min() < 0 or choices.max() >= len(self.choices.windows):
             raise PlanError(
-                f"actions of shape {choices.shape} for {self.episodes} runs: one each, from 0 to "
+                f"actions have shape {choices.shape} for {self.episodes} runs. Give one each, from 0 to "
                 f"{len(self.choices.windows) - 1}."
             )
         return choices
@@ -312,7 +312,7 @@ class CacheSimulator:
         return batch.window(choices, np.zeros_like(batch.steps), np.minimum(steps, batch.steps))
 
     def _initial_runs(self) -> _Runs:
-        """Return all runs at step 0: nothing is observed yet, and their first window is about to start."""
+        """Return all runs at step 0: nothing is observed, and their first window is about to start."""
         batch, none = self._running(), np.zeros(self.episodes, dtype=np.int64)
         warm_up = WARM_UP_EPOCHS * self.epoch_steps
         sums = self._from_start(self._references, warm_up)
@@ -329,7 +329,7 @@ class CacheSimulator:
         )
 
     def _next_states(self, done: Booleans, states: States) -> States:
-        """Return the next states: if runs restart, those of the episodes that replace ended ones."""
+        """Replace ended runs by new episodes if runs restart, and return the states."""
         if not (self.restarts and done.any()):
             return states
         for index in np.flatnonzero(done).tolist():
@@ -369,7 +369,7 @@ class CacheSimulator:
         return cache_state(observation, self.actions)
 
     def _delays_s(self, runs: _Runs) -> Floats:
-        """Return (B, P - 1) the estimated delays from the last fetches: a slow link appears as a delay of its bytes."""
+        """Return the (B, P - 1) delays estimated from the last fetches; a slow link appears as a delay of its bytes."""
         batch = self._running()
         rows = np.arange(self.episodes)
         received = batch.received[rows, :, runs.boundary]
@@ -378,7 +378,7 @@ class CacheSimulator:
         return np.maximum(fetch_s * strays + late - batch.fetch_s, 0.0)  # an added delay is the same for all fetches
 
     def _forecast(self, delays_s: Floats) -> Floats:
-        """Return (B, A) seconds of a step of every action under delays (B, P - 1), by the calibrated costs."""
+        """Return the (B, A) seconds of a step of every action under delays (B, P - 1), by the calibrated costs."""
         forecast = np.empty((self.episodes, len(self.actions)))
         costs_of_runs = [episode.costs for episode in self.running]
         for costs in set(costs_of_runs):
@@ -392,12 +392,12 @@ class _Runs(NamedTuple):
 
     Attributes:
         boundary: step at which a decision is due.
-        upcoming: first step that it is for.
+        upcoming: first step that the decision applies to.
         current: choice until then.
         observed: choice of the window that ended at the boundary.
-        length: its steps; 0 if none ended.
+        length: steps of that window; 0 if none ended.
         base: (2, B) seconds and joules of a step in the warm-up, at W = 16, evenly shared; the calibrated ones of clean
-            links if these are far smaller.
+            links if these are far lower.
         searched: step up to which changes of the links were searched.
     """
 
@@ -412,11 +412,11 @@ class _Runs(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _clean_step(costs: CacheCosts, action: int) -> tuple[float, float]:
-    """Return seconds and joules of a step on clean links, as calibrated."""
+    """Return the calibrated seconds and joules of a step on clean links."""
     clean = costs.of_actions(np.zeros(costs.parts - 1))
     return float(clean.seconds[action]), float(clean.joules[action])
 
 
 def _quotient(above: Floats, below: Floats) -> Floats:
-    """Divide, with 0 where the divisor is 0: in runs that have ended, or not begun."""
+    """Divide; return 0 if the divisor is 0, as in runs that have ended or not begun."""
     return np.divide(above, below, out=np.zeros_like(above), where=below > 0)

@@ -31,35 +31,35 @@ class PolicyTraining:
     """Settings of a policy's training; together with the constants they determine the result.
 
     Attributes:
-        name: of the policy.
-        seed: of weights, random choices and episodes.
-        episodes: of about 30 epochs; training stops when this number of episodes has ended.
-        double: Double DQN; False for DQN.
+        name: name of the policy.
+        seed: seed of weights, random choices and episodes.
+        episodes: number of episodes, of about 30 epochs, after which training stops.
+        double: True for Double DQN, False for DQN.
         reward: "ratio" is the paper's, -E / E_ref of each decision. "saved" is ours: 1 - E / E_ref per 16 steps of a
-            decision, so that rewards add up to the savings of a run.
+            decision, so that rewards sum to the savings of a run.
         horizon: "finite" gives the state after a run's last decision no value, "endless" its learned value.
         discount: gamma, per decision; per 16 steps if the reward is "saved".
-        explored: episodes over which epsilon decreases linearly.
-        epsilon: probability of a random action from then on; 1 at first.
-        lanes: episodes that run in parallel.
-        decisions: per update of the network.
+        explored: number of episodes over which epsilon decreases linearly.
+        epsilon: final probability of a random action; it starts at 1.
+        lanes: number of episodes that run in parallel.
+        decisions: number of decisions per update of the network.
         rate: Adam's learning rate until half of the episodes have ended.
-        last_rate: its final value, reached exponentially.
+        last_rate: final learning rate, reached exponentially.
         penalty: lambda.
         hidden: widths of the hidden layers.
-        remembers: whether the policy's input includes averages of past delays, beside the state.
-        archetypes: of congestion that episodes are drawn from, if no cases are given.
+        remembers: True if the policy's input includes averages of past delays besides the state.
+        archetypes: archetypes of congestion to draw episodes from, if no cases are given.
 
     Raises:
         ConfigError: a count is below 1, or another number is out of range.
 
     References: GreenDyGNN section IV-C2: epsilon over 5,000 episodes, gamma 0.99 (see
-    :mod:`dtdg_lab.rl.dqn` for the rest). Final epsilon, lambda, the rate and the frequency of updates are not
-    given there: ours.
+    :mod:`dtdg_lab.rl.dqn` for the rest). Final epsilon, lambda, the rate and the frequency of updates are not given
+    there: ours.
 
     Differs from the paper: 15,000 episodes, after which its policy is reported to be stable, instead of 50,000; and an
-    endless horizon. If every decision earns about -1 and a run ends, the policy with the fewest decisions earns most:
-    with the paper's finite horizon ours always chose W = 128.
+    endless horizon. Every decision earns about -1, so in a run that ends, the policy with the fewest decisions earns
+    most: with the paper's finite horizon, ours always chose W = 128.
     """
 
     name: str = DOUBLE_DQN
@@ -88,8 +88,8 @@ class PolicyTraining:
             or not 0 < self.last_rate <= self.rate
         ):
             raise ConfigError(
-                f"{counts}, epsilon={self.epsilon}, discount={self.discount}, rates {self.rate} to {self.last_rate}: "
-                "counts must be 1 or more, epsilon and discount from 0 to 1, and the rate above 0 and never rising."
+                f"{counts}, epsilon={self.epsilon}, discount={self.discount}, rate={self.rate}, last_rate="
+                f"{self.last_rate}: set counts >= 1, epsilon and discount from 0 to 1, 0 < last_rate <= rate."
             )
 
     def digest(self) -> str:
@@ -127,14 +127,14 @@ SHIPPED_TRAININGS = (
 
 
 def shipped_training(name: str = DOUBLE_DQN) -> PolicyTraining:
-    """Return the training of the shipped policy of a name.
+    """Return the training of a shipped policy.
 
-    ``double_dqn`` is the paper's, whose reward gives a decision for one step the same weight as one for 128.
+    ``double_dqn`` is the paper's, whose reward gives a decision for one step the same weight as one for 128 steps.
     ``double_dqn_plus`` is ours: rewards are weighted by a decision's steps, states have a memory, and the network is
     small.
 
     Raises:
-        UnknownNameError: none of this name is shipped.
+        UnknownNameError: no policy of this name is shipped.
     """
     for training in SHIPPED_TRAININGS:
         if training.name == name:
@@ -143,7 +143,7 @@ def shipped_training(name: str = DOUBLE_DQN) -> PolicyTraining:
 
 
 def training_costs(parts: int) -> tuple[CacheCosts, ...]:
-    """Return constants that the shipped policies are trained with, for P parts."""
+    """Return the constants that the shipped policies are trained with, for P parts."""
     return products(parts), reddit(parts)
 
 
@@ -158,19 +158,19 @@ def train_policy(
 ) -> StoredPolicy:
     """Train a policy for P parts, and write it to a file if one is given.
 
-    The digests of the constants are taken before the first episode; on one machine, the same arguments give the same
-    policy.
+    The digests of the constants are taken before the first episode. On one machine, equal arguments give equal
+    policies.
 
     Args:
         parts: P, 2 or more.
-        training: its settings; the paper's if None.
-        costs: the simulator's constants; those of :func:`training_costs` if None.
+        training: settings; the paper's if None.
+        costs: the simulator's constants; :func:`training_costs` if None.
         cases: congestion; the archetypes of ``training`` at the severities of training if None.
-        out: the file.
+        out: file to write.
         progress: show a progress bar.
 
     Raises:
-        ConfigError: costs of another number of parts.
+        ConfigError: the costs are for another number of parts.
     """
     from dtdg_lab.kernels.torch_defaults import torch_defaults  # what only shows policies works without torch
 
@@ -179,7 +179,7 @@ def train_policy(
     costs = tuple(costs or training_costs(parts))
     if {cost.parts for cost in costs} != {parts}:
         raise ConfigError(
-            f"costs of {sorted({cost.parts for cost in costs})} parts for a policy of {parts}: give matching ones."
+            f"costs of {sorted({cost.parts for cost in costs})} parts for a policy of {parts}. Give equal numbers."
         )
     frozen = tuple(cost.digest() for cost in costs)
     simulator = CacheSimulator(
@@ -213,10 +213,10 @@ def _train(simulator: CacheSimulator, training: PolicyTraining, parts: int, bar:
         inputs, len(CacheActions(parts)), seed=training.seed, double=training.double, hidden=training.hidden
     )
 
-    def described(states: NDArray[np.float32], steps: NDArray[np.int64]) -> NDArray[np.float32]:
+    def with_memory(states: NDArray[np.float32], steps: NDArray[np.int64]) -> NDArray[np.float32]:
         return memory.take_in(states, steps) if training.remembers else states
 
-    states = described(simulator.reset(), np.zeros(training.lanes, dtype=np.int64))
+    states = with_memory(simulator.reset(), np.zeros(training.lanes, dtype=np.int64))
     ended, owed, earned = 0, 0, 0.0
     while ended < training.episodes:
         actions = learner.choose(states, training.epsilon_at(ended))
@@ -226,7 +226,7 @@ def _train(simulator: CacheSimulator, training: PolicyTraining, parts: int, bar:
             rewards, follows = _savings(info, training)
         if training.horizon == "finite":
             follows[done] = 0.0
-        after = described(info.final_states, info.passed)
+        after = with_memory(info.final_states, info.passed)
         learner.remember(Transitions(states, actions, _float32(rewards), after, _float32(follows)))
         owed += training.lanes
         for _ in range(owed // training.decisions):
@@ -235,7 +235,7 @@ def _train(simulator: CacheSimulator, training: PolicyTraining, parts: int, bar:
         states = after
         if done.any():
             memory.forget(done)
-            states = np.where(done[:, np.newaxis], described(begun, np.zeros_like(info.steps)), after)
+            states = np.where(done[:, np.newaxis], with_memory(begun, np.zeros_like(info.steps)), after)
         earned += 0.01 * (float(rewards.mean()) - earned)
         ended += int(done.sum())
         if done.any():
@@ -249,7 +249,7 @@ def _float32(values: Array) -> NDArray[np.float32]:
 
 
 def _savings(info: StepInfo, training: PolicyTraining) -> tuple[Array, Array]:
-    """Return (B,) discounted savings per 16 steps of each decision, and the discount of what follows."""
+    """Return the (B,) discounted savings per 16 steps of each decision, and the discount of later rewards."""
     lasted = info.steps / REFERENCE
     follows = training.discount**lasted
     weights = (1 - follows) / (1 - training.discount) if training.discount < 1 else lasted

@@ -44,7 +44,7 @@ def test_the_environment_passes_gymnasium_s_checker() -> None:
     assert {"joules", "seconds", "steps", "reference_j", "case", "costs"} <= set(info)
     with pytest.raises(PlanError, match="reset first"):
         env.step(0)
-    with pytest.raises(ConfigError, match="only number"):
+    with pytest.raises(ConfigError, match="only option is number"):
         env.reset(options={"numbre": 1})
-    with pytest.raises(ConfigError, match="nothing to decide"):
+    with pytest.raises(ConfigError, match="not longer than the first window"):
         CacheEnv(epochs=1, epoch_steps=16)

@@ -128,14 +128,14 @@ def test_invalid_simulations_are_rejected() -> None:
             CacheSimulator(COSTS, cases, **wrong)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="without cases"):
         CacheSimulator(COSTS)
-    with pytest.raises(ConfigError, match="all equal"):
+    with pytest.raises(ConfigError, match="equal parts"):
         CacheSimulator([*COSTS, *training_costs(3)], cases)
     with pytest.raises(ConfigError, match="0 or more"):
         CacheNoise(step=-0.1)
     with pytest.raises(ConfigError, match="at least one of each"):
         draw_episode(COSTS, [], 0, seed=0)
     simulator = CacheSimulator(COSTS, cases, episodes=2)
-    with pytest.raises(PlanError, match="call reset first"):
+    with pytest.raises(PlanError, match="Call reset first"):
         simulator.step([0, 0])
     simulator.reset()
     for actions in ([0], [0, 33], [-1, 0]):

@@ -226,8 +226,8 @@ class FeatureClient:
             if now_s - waited.last_message_s > self._timeout_s and not self._sockets[owner].poll(0):
                 raise RunFailedError(
                     f"{self._server(owner)} was silent for {now_s - waited.last_message_s:.1f} s after the request for "
-                    f"{waited.keys:,} row(s): its process hangs or is unreachable. {NEXT} Raise fetch_timeout_s to wait "
-                    "longer."
+                    f"{waited.keys:,} row(s): its process hangs or is unreachable. {NEXT} Raise fetch_timeout_s to "
+                    "wait longer."
                 )
 
     def _poll_ms(self, pending: dict[int, _PendingRequest]) -> int:

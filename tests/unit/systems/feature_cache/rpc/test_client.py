@@ -158,7 +158,7 @@ def test_unknown_keys_are_refused_by_name_and_the_server_goes_on(client: Feature
 
 
 def test_requests_for_too_many_or_no_rows_are_rejected(client: FeatureClient) -> None:
-    with pytest.raises(RunFailedError, match=r"a request for 4,001 rows of 4,000"):
+    with pytest.raises(RunFailedError, match=r"a request for 4,001 rows, but the part has 4,000"):
         client.fetch({1: np.append(KEYS[1], KEYS[1][0])})
     with pytest.raises(RunFailedError, match="a request for 0 rows"):
         client.fetch({1: KEYS[1][:0]})
@@ -191,7 +191,7 @@ def test_a_part_without_vertices_is_served() -> None:
     rows, keys = {1: ROWS[1][:0], 2: ROWS[2]}, {1: KEYS[1][:0], 2: KEYS[2]}
     with FeatureServer(rows, keys, TOKEN) as server, FeatureClient(0, server.addresses, TOKEN, F) as client:
         assert len(client.fetch({2: KEYS[2][:3]})[2].rows) == 3
-        with pytest.raises(RunFailedError, match="a request for 1 rows of 0"):
+        with pytest.raises(RunFailedError, match="a request for 1 rows, but the part has 0"):
             client.fetch({1: KEYS[1][:1]})
 
 
@@ -215,7 +215,7 @@ def test_close_wakes_a_waiting_thread(own: FeatureServer) -> None:
     own.close()
     client.close()
     assert time.perf_counter() - begin_s < 1
-    assert ended == ["part 0 was closed during requests to part(s) [1]."]
+    assert ended == ["the client of part 0 was closed during requests to parts [1]."]
     with pytest.raises(RunFailedError, match="are closed"):
         client.fetch({1: KEYS[1][:3]})
     with pytest.raises(RunFailedError, match="was closed"):

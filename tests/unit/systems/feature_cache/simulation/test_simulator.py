@@ -126,7 +126,7 @@ def test_invalid_simulations_are_rejected() -> None:
     ):
         with pytest.raises(ConfigError, match=words):
             CacheSimulator(COSTS, cases, **wrong)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="without cases"):
+    with pytest.raises(ConfigError, match="needs cases"):
         CacheSimulator(COSTS)
     with pytest.raises(ConfigError, match="equal parts"):
         CacheSimulator([*COSTS, *training_costs(3)], cases)

@@ -212,7 +212,7 @@ def test_a_reservoir_that_cannot_hold_one_batch_of_each_size_is_refused():
         check_fits([100, GIB // 4], GIB // 4, sizes)
     said = str(caught.value)
     assert "268,435,456 bytes, 134,217,728 for each of 2 batch sizes" in said
-    assert "one batch of 6 snapshots x 50 targets: it takes 268,435,456 bytes" in said
+    assert "one batch of 6 snapshots x 50 targets, which takes 268,435,456 bytes" in said
     assert "reservoir_gib to 0.5 or more" in said
 
 

@@ -320,7 +320,7 @@ class RemoteFeatureStrategy(Strategy, Reconfigurable, ObservesSteps, ServesFeatu
         return self._built[1]
 
     def _settings_of(self, config: RunConfig) -> tuple[Any, ...]:
-        """Return the settings that paths are built by; those of the links only if a policy knows the links."""
+        """Return the settings that paths are built from, including those of links if a policy knows the links."""
         kinds = ("features", "congestion") if config["cache_policy"] in self._link_policies else ("features",)
         return tuple(sorted((name, value) for kind in kinds for name, value in config.options.get(kind, {}).items()))
 
@@ -347,7 +347,7 @@ class RemoteFeatureStrategy(Strategy, Reconfigurable, ObservesSteps, ServesFeatu
 
     @cached_property
     def _base_s(self) -> float:
-        """Seconds of a step with local features, the second of two."""
+        """Seconds of a step with local features; the second of two is measured."""
         for _ in range(2):
             began_s = time.perf_counter()
             self.tried(StepMarks())
@@ -356,7 +356,7 @@ class RemoteFeatureStrategy(Strategy, Reconfigurable, ObservesSteps, ServesFeatu
         return duration_s
 
     def _rpc_model(self, part: RemotePart) -> RpcModel:
-        """Return the model of a fetch over clean links, from the fetches so far or else from additional ones."""
+        """Return the model of a fetch over clean links, from the fetches so far or else from new ones."""
         line = part.control.clean_line()
         if line is not None and line[1] > 0:
             return RpcModel(*line)
@@ -374,11 +374,11 @@ def build(context: BuildContext) -> RemoteFeatureStrategy:
     """Start the servers and pipelines of a rank, and return its strategy; collective.
 
     Raises:
-        LabError: the features or caches do not fit, or no server could be started.
+        LabError: the features or caches do not fit, or a server could not be started.
     """
     assert context.partition is not None
     token, config = agree_token(context.group), context.config
-    with ExitStack() as undo:  # closes what was started if the rest fails
+    with ExitStack() as undo:  # closes everything that was started if a later step fails
         with together(context.group, device=context.device):
             _check_model(context)
             samplers = _samplers(context, context.partition)
@@ -404,15 +404,15 @@ def build(context: BuildContext) -> RemoteFeatureStrategy:
 
 
 def _check_model(context: BuildContext) -> None:
-    """Reject tasks and models that mini-batches cannot train.
+    """Raise if mini-batches cannot train the task or the model.
 
     Raises:
-        UnsupportedError: the task needs all nodes at once, or the model remembers what a batch does not hold.
+        UnsupportedError: the task needs all nodes at once, or the model's state needs nodes outside the batch.
     """
     check_per_vertex(context.task, "with mini-batches")
     if context.model.memory not in MEMORIES:
         raise UnsupportedError(
-            f"a model that remembers {context.model.memory} with mini-batches, which carry {', '.join(MEMORIES)}. "
+            f"a model with memory={context.model.memory!r} with mini-batches, which support {', '.join(MEMORIES)}. "
             "Choose system='adgnn-t' (halo_vertex), or another model."
         )
 
@@ -421,7 +421,7 @@ def _samplers(context: BuildContext, partition: Partition) -> list[BatchSampler]
     """Return the sampler of each of this rank's parts.
 
     Raises:
-        UnsupportedError: the model pulls along out-edges.
+        UnsupportedError: the model aggregates along out-edges.
     """
     config, graph, train = context.config, context.sequence.graph, context.train
     facts = context.model.facts
@@ -449,13 +449,13 @@ def neighbour_sampler(config: RunConfig, shape: BlockShape) -> NeighbourSampler:
     """Return the function that draws neighbours.
 
     Raises:
-        UnsupportedError: DGL's sampler for layers of several hops, which must see one draw twice.
+        UnsupportedError: DGL's sampler cannot serve layers of several hops, since it does not repeat a draw.
     """
     if config["sampler"] == "own":
         return sampled_edges
     if shape.layer_hops > 1:
         raise UnsupportedError(
-            f"sampler='dgl' for layers of {shape.layer_hops} hops: both hops must see the neighbours of one draw, and "
+            f"sampler='dgl' cannot serve layers of {shape.layer_hops} hops: both hops must see the same draw, and "
             "DGL's does not repeat. Choose sampler='own'."
         )
     return DglSampler()

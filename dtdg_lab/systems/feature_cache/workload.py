@@ -1,6 +1,6 @@
 """Work of an epoch whose steps are mini-batches with features fetched from other parts.
 
-Batches are drawn as a run draws them, a few of each part, and counted; an epoch is taken as their mean.
+A few batches of each part are drawn as in a run, and counted; an epoch is estimated from their mean.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from dtdg_lab.systems.feature_cache.calibration.calibration import products
 from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
 from dtdg_lab.systems.workload import EpochWork, Facts, Fetching, Row, curve_row, plain_work, some_parts
 
-DRAWN_BATCHES = 4  # of a part and size
-WINDOW_DRAWN = 8  # batches whose rows a cache is counted by, at most
+DRAWN_BATCHES = 4  # per part and size
+WINDOW_DRAWN = 8  # maximum number of batches whose rows are counted for a cache
 
 
 @dataclass(frozen=True, slots=True)
 class _Mini:
-    """One mini-batch: rows, edges, snapshots, and the numbers of remote feature rows, each once."""
+    """One mini-batch: rows, edges, snapshots, distinct remote feature rows, and the number of their owners."""
 
     rows: int
     edges: int
@@ -34,10 +34,10 @@ class _Mini:
 
 
 def remote_work(facts: Facts) -> EpochWork:
-    """Mini-batches with sampled neighbours; features of other parts' nodes are fetched.
+    """Predict the work of mini-batches with sampled neighbours, whose remote features are fetched.
 
-    What a cache spares is counted from the rows of as many batches as its window, or a few where that is longer. With
-    ``epoch_hot`` the cache has all remote rows once an epoch, as far as it has room.
+    Cache hits are counted over as many batches as its window, or over a few for a longer window. With ``epoch_hot`` the
+    cache fetches all remote rows once an epoch, up to its capacity.
 
     References: GreenDyGNN sections II and V.
     """
@@ -84,17 +84,17 @@ def remote_work(facts: Facts) -> EpochWork:
 
 
 def _path(facts: Facts) -> FeaturePath:
-    """Return how features come by a policy of this name; a registered one is assumed to decide about windows."""
+    """Return the feature path of the config's policy; a registered policy is assumed to decide windows."""
     return FeaturePath.of_policy(facts.config["cache_policy"])
 
 
 def _window(facts: Facts) -> int:
-    """Batches that a cache serves; 1 where there is none."""
+    """Return the number of batches that a cache serves; 1 without a cache."""
     return int(facts.config["cache_window"]) if _path(facts).caches else 1
 
 
 def _fetched_rows(facts: Facts, partition: Partition, drawn_of: list[list[_Mini]], per_epoch: int) -> float:
-    """Remote rows that a part fetches in a step, on average."""
+    """Return the mean number of remote rows that a part fetches in a step."""
     rows_per_step = float(np.mean([len(mini.remote) for batches_of_part in drawn_of for mini in batches_of_part]))
     window, by_epoch = _window(facts), _path(facts).mode == "epoch_hot"
     if window == 1 and not by_epoch:
@@ -113,7 +113,7 @@ def _fetched_rows(facts: Facts, partition: Partition, drawn_of: list[list[_Mini]
 
 
 def _mini(facts: Facts, partition: Partition, batch: TargetBatch) -> _Mini:
-    """Rows and edges of a mini-batch, layer by layer from its targets; what it reads of other parts."""
+    """Count rows and edges of a mini-batch, layer by layer from its targets, and its remote rows."""
     fanouts = fanouts_of(facts.config["fanouts"], facts.config.layers)
     rows = edges = 0
     remote: list[NDArray[np.int64]] = []
@@ -139,18 +139,18 @@ def _alike(facts: Facts) -> bool:
     return all(first is other or first.equals(other) for other in facts.snapshots)
 
 
-# Curves of ``Forecast.curves`` for steps that fetch features, with constants of another cluster.
+# Curves of ``Forecast.curves`` for steps that fetch features, with the shipped constants of another cluster.
 
 
 WINDOWS = (1, 16, 64)
-DELAY_S = 0.02  # of the link that is late
+DELAY_S = 0.02  # of the late link
 
 
 def fetch_rows(facts: Facts, ranks: Sequence[int]) -> list[Row]:
-    """Seconds of a step that fetches features, by window of the cache: quiet links, and one that is late.
+    """Return seconds of a step that fetches features, by window of the cache, with quiet links and with a late one.
 
     Args:
-        facts: not used: the constants are those of another cluster.
+        facts: not used, since the constants are of another cluster.
         ranks: numbers of ranks, each with a part.
 
     References: GreenDyGNN section IV-A.

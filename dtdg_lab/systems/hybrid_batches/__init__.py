@@ -37,7 +37,7 @@ class HybridBatchesFamily(SystemFamily):
     name = "hybrid_batches"
 
     def summary(self, tables: Mapping[str, pd.DataFrame], everything: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
-        """Return the deviation that its last batches were measured to have: they are not the whole training split."""
+        """Return the measured deviation of the last batches' loss: they are not the whole training split."""
         events = tables["events"]
         batches = events[events["kind"] == "hybrid"].sort_values(["attempt", "step"], kind="stable")["data"]
         if batches.empty or "deviation" not in batches.iloc[-1]:
@@ -49,7 +49,7 @@ class HybridBatchesFamily(SystemFamily):
         return super().memory_changes(config) if config["batch_policy"] == "none" else ()
 
     def charts(self) -> Sequence[Chart]:
-        """Return the picture, batch sizes and staleness; folded, the reservoir and the controller."""
+        """Return the picture, batch sizes and staleness, and the folded charts of reservoir and controller."""
         from dtdg_lab.systems.hybrid_batches.batch_picture import PICTURE
         from dtdg_lab.systems.hybrid_batches.controller_charts import REGRET, REWARDS, VALUES
         from dtdg_lab.systems.hybrid_batches.reservoir_charts import RESERVOIR, SOURCES
@@ -68,13 +68,13 @@ class HybridBatchesFamily(SystemFamily):
         return [loss, tiles.size_tile(tables), rate, tiles.reservoir_tile(tables), tiles.staleness_tile(tables)]
 
     def suggestions(self, config: RunConfig) -> Sequence[Suggestion]:
-        """Return another size or controller, rarer averages, and a slow rank."""
+        """Return suggestions: another size or controller, less frequent averages, a slow rank."""
         from dtdg_lab.systems.hybrid_batches.tiles import suggest
 
         return suggest(config)
 
     def effect(self, system: str) -> Effect | None:
-        """Return steps per second."""
+        """Return the effect on steps per second."""
         from dtdg_lab.systems.hybrid_batches.tiles import STEPS_PER_SECOND
 
         return STEPS_PER_SECOND
@@ -100,13 +100,13 @@ class HybridBatchesFamily(SystemFamily):
         return batch_pictures(system, graph)
 
     def workload(self, facts: Facts) -> EpochWork:
-        """Return what each rank does in an epoch."""
+        """Return the work of each rank in an epoch."""
         from dtdg_lab.systems.hybrid_batches.workload import hybrid_work
 
         return hybrid_work(facts)
 
     def comparison(self, runs: Sequence[ComparedRun], target: float) -> str:
-        """Return whether a controller reached the target before the best fixed size."""
+        """Return a sentence on whether a controller reached the target before the best fixed size."""
         from dtdg_lab.systems.hybrid_batches.verdict import controller_verdict
 
         return controller_verdict(runs, target)

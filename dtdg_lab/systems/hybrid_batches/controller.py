@@ -1,4 +1,4 @@
-"""The batch-size controller: it observes steps, rewards the last choice, and makes the next."""
+"""The batch-size controller: it observes steps, rewards the last choice, and makes the next one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dtdg_lab.rl.agent import Agent, Bandit, Fixed, UniformAgent, checked_action
 from dtdg_lab.rl.dqn import DQN
 from dtdg_lab.systems.hybrid_batches.progress_law import ProgressLaw
 
-LIMIT = 1.0  # of either term
+LIMIT = 1.0  # of each term of the reward
 MAX_RATE = 1e300  # in 1/s
 FADE = 0.97  # factor of the best rate of progress per decision
 
@@ -27,7 +27,7 @@ def time_reward(last_s: float, now_s: float) -> float:
         now_s: seconds of a step under the current choice.
 
     Returns:
-        0.5 for half the time, -1 for twice the time or more; if the last time is 0, any increase gives -1.
+        0.5 for half the time, -1 for twice the time or more; if the last time is 0, -1 for any increase.
     """
     return _share(last_s - now_s, last_s)
 
@@ -40,10 +40,10 @@ def loss_reward(last_reduction: float | None, now_reduction: float | None) -> fl
         now_reduction: decrease under the current choice.
 
     Returns:
-        0 if either is unknown or both are equal; if ``now_reduction`` is 0, the sign of the difference, which is the
-        limit.
+        0 if either is unknown or both are equal. If ``now_reduction`` is 0, the sign of the difference, which is the
+            limit.
 
-    Differs from the paper: its denominator is signed, which would reward an increase that is faster than before.
+    Differs from the paper: its denominator is signed, which would reward an accelerating increase of the loss.
     """
     if last_reduction is None or now_reduction is None:
         return 0.0
@@ -61,21 +61,21 @@ def reward(last_s: float, now_s: float, last_reduction: float | None, now_reduct
 
     References: DynaHB definition 6, equation 3.
     Differs from the paper: each term is bounded to [-1, 1], since both are quotients of measurements that may be nearly
-    0; see the two terms for division by zero and the sign of a negative decrease.
+        0. See the terms for division by zero and the sign of a negative decrease.
     """
     return time_reward(last_s, now_s) + loss_reward(last_reduction, now_reduction)
 
 
 def progress_reward(loss: float, last_loss: float, seconds: float, best: float) -> tuple[float, float]:
-    """Return progress per second relative to its best, within [-1, 1], and the updated best.
+    """Return progress per second relative to its best so far, within [-1, 1], and the updated best.
 
-    Progress is the relative decrease of the loss. A size is rewarded for its progress, not for being better than the
-    size before. The best rate so far is reduced by 3 % with every decision, since losses fall more slowly later on.
+    Progress is the relative decrease of the loss. A size is rewarded for its progress, not for beating the previous
+    size. The best rate is reduced by 3 % with every decision, since losses fall more slowly later on.
 
     Args:
-        loss: at the end of the window.
-        last_loss: at its beginning.
-        seconds: of its steps.
+        loss: loss at the end of the window.
+        last_loss: loss at its beginning.
+        seconds: seconds of its steps.
         best: the largest absolute rate so far, in 1/s; 0 at first.
 
     Returns:
@@ -89,21 +89,21 @@ def progress_reward(loss: float, last_loss: float, seconds: float, best: float) 
 
 
 def _share(gain: float, scale: float) -> float:
-    """Return gain over |whole|, bounded; the sign of the gain if the whole is 0."""
-    if abs(gain) >= LIMIT * abs(scale):  # no division: the quotient of tiny numbers may overflow
+    """Return gain / abs(scale), bounded to [-1, 1]; the sign of the gain if the scale is 0."""
+    if abs(gain) >= LIMIT * abs(scale):  # avoid dividing: the quotient of tiny numbers may overflow
         return 0.0 if gain == 0 else math.copysign(LIMIT, gain)
     return gain / abs(scale)
 
 
 class BatchSizeController:
-    """Windows of steps of one size each: at the end of a window the agent learns its reward and chooses the next size.
+    """Windows of steps of one size; after a window the agent learns its reward and chooses the next size.
 
-    The agent's state is the decrease of the loss, 0 if unknown. A window's loss is the mean over its steps, its time
-    the mean of their seconds.
+    The agent's state is the decrease of the loss, 0 if unknown. The loss and the time of a window are means over its
+    steps.
 
     Args:
         agent: makes the choices.
-        policy: its name in the catalogue.
+        policy: name of the controller in the catalogue.
         initial: index of the size until the first decision.
         reward: ``paper`` or ``progress``; a :class:`ProgressLaw` always uses progress.
 
@@ -122,7 +122,7 @@ class BatchSizeController:
     def __init__(self, agent: Agent, policy: str, initial: int, reward: str = "paper") -> None:
         self._agent, self.policy, self.choices = agent, policy, agent.choices
         self.choice = checked_action(initial, agent.choices)
-        self._pending: tuple[float, int] | None = None  # state and action whose reward is not known yet
+        self._pending: tuple[float, int] | None = None  # state and action whose reward is still unknown
         self._last_loss: float | None = None
         self._last_s: float | None = None
         self._last_reduction: float | None = None
@@ -142,10 +142,10 @@ class BatchSizeController:
         """Record one step.
 
         Args:
-            loss: of its batch; None if it had no labels, or if the validation loss is passed to :meth:`decide`.
+            loss: loss of its batch; None if it had no labels, or if :meth:`decide` gets the validation loss.
             seconds: duration of the step.
             action: its size, if ranks follow a choice with a delay: a step of another size than the current choice is
-                ignored. None: the current one.
+                ignored. None for the current size.
 
         Raises:
             NotFiniteError: the loss is not finite.
@@ -159,16 +159,17 @@ class BatchSizeController:
         self.steps += 1
 
     def decide(self, loss: float | None = None) -> DecisionRow:
-        """End the window of at least one step: learn the reward of the last choice, and make the next.
+        """End the window of at least one step: learn the reward of the last choice, and make the next one.
 
         Args:
             loss: replaces the mean loss of the window's steps, for example the validation loss.
 
         Returns:
-            The new size, which is :attr:`choice` as well, the reward of the last one, and the values of all. The state
-            has ``loss_reduction`` (the loss of the window before minus this one's, None if either is unknown),
-            ``epsilon``, ``greedy``, ``loss`` (None if there was none), ``step_s`` (mean seconds of the window's steps)
-            and ``steps``.
+            The new size, equal to :attr:`choice`, the reward of the last one, and the values of all sizes. The state
+            has
+                ``loss_reduction`` (the previous window's loss minus this one's, None if either is unknown),
+                ``epsilon``, ``greedy``, ``loss`` (None if unknown), ``step_s`` (mean seconds of the window's steps) and
+                ``steps``.
 
         Raises:
             NotFiniteError: the loss is not finite.
@@ -210,7 +211,7 @@ class BatchSizeController:
         return progress
 
     def follow(self, action: int) -> None:
-        """Continue with a size chosen elsewhere: the current window is dropped without learning from it.
+        """Continue with a size chosen elsewhere; the current window is dropped without learning from it.
 
         Raises:
             PlanError: the size does not exist.
@@ -232,7 +233,7 @@ class BatchSizeController:
         }
 
     def load_state_dict(self, data: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned for the same policy and sizes."""
+        """Restore a state dict of :meth:`state_dict`, of the same policy and sizes."""
         self.choice = int(data["choice"])
         pending = data["pending"]
         self._pending = None if pending is None else (float(pending[0]), int(pending[1]))
@@ -248,7 +249,7 @@ class BatchSizeController:
 def _finite(loss: float) -> float:
     if not math.isfinite(loss):
         raise NotFiniteError(
-            f"a loss of {loss}: no batch-size controller can learn from it. Lower learning_rate, or check the data."
+            f"the loss is {loss}: no batch-size controller can learn from it. Lower learning_rate, or check the data."
         )
     return float(loss)
 
@@ -258,17 +259,17 @@ def _finite(loss: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeSettings:
-    """The settings of agents that choose batch sizes; each agent reads what it needs.
+    """The settings of agents that choose batch sizes; each agent reads the ones it needs.
 
     Attributes:
         choices: number of sizes to choose from.
         initial: index of the size until the first decision.
-        seed: of random numbers.
+        seed: seed of random numbers.
         discount: gamma of the DQN.
-        epsilon_decay: factor of an exploration rate per decision.
+        epsilon_decay: factor of the exploration rate per decision.
         epsilon_min: lower limit of the exploration rate.
         rate: learning rate.
-        sizes: (N_S, N_V) of each choice; empty where they are unknown.
+        sizes: (N_S, N_V) of each choice; empty if unknown.
         settings: options of the run that the controller's entry names, by name.
     """
 
@@ -284,13 +285,13 @@ class SizeSettings:
 
 
 class SizeRule(Protocol):
-    """A function that makes an agent; ``lab.register(rule, "batch-size controller")`` adds one of a user's own."""
+    """A function that returns an agent; add your own by ``lab.register(rule, "batch-size controller")``."""
 
     def __call__(self, settings: SizeSettings, /) -> Agent:
         """Return an agent of ``settings.choices`` actions.
 
         Raises:
-            ConfigError: it cannot choose among these sizes.
+            ConfigError: the agent cannot choose among these sizes.
         """
 
 
@@ -328,23 +329,23 @@ def fit_law(settings: SizeSettings) -> Agent:
         ConfigError: the sizes are unknown.
     """
     if not settings.sizes:
-        raise ConfigError("batch_policy='law' fits progress against size: give sizes, (N_S, N_V) of each choice.")
+        raise ConfigError("batch_policy='law' fits progress against size. Give sizes, (N_S, N_V) of each choice.")
     return ProgressLaw(settings.sizes)
 
 
 def make_controller(
     name: str, *, reward: str = "paper", sizes: Sequence[tuple[float, float]] = (), **settings: Any
 ) -> BatchSizeController:
-    """Return a batch-size controller by its name in the catalogue.
+    """Build a batch-size controller of the catalogue.
 
     Args:
-        name: of the catalogue's kind ``control``.
+        name: name in the catalogue's kind ``control``.
         reward: ``paper`` or ``progress``; ``law`` always uses progress.
-        sizes: (N_S, N_V) of each choice, which ``law`` needs.
-        settings: attributes of :class:`SizeSettings`; ``choices`` is 2 or more, 1 or more for ``none``.
+        sizes: (N_S, N_V) of each choice, required by ``law``.
+        settings: fields of :class:`SizeSettings`; ``choices`` is 2 or more, 1 or more for ``none``.
 
     Raises:
-        ConfigError: there is only one size, ``law`` has no sizes, or an agent has no action for a size.
+        ConfigError: there is only one size, ``law`` has no sizes, or the agent's number of actions differs.
         UnknownNameError: the controller is unknown.
         PlanError: ``initial`` is not the index of a size.
     """
@@ -353,7 +354,7 @@ def make_controller(
     agent = make_agent(size_settings)
     if agent.choices != size_settings.choices:
         raise ConfigError(
-            f"the agent of batch_policy={name!r} has {agent.choices} actions for {size_settings.choices} sizes: each "
-            "size needs one."
+            f"the agent of batch_policy={name!r} has {agent.choices} actions for {size_settings.choices} sizes. "
+            "Define one action per size."
         )
     return BatchSizeController(agent, name, size_settings.initial, reward)

@@ -1,4 +1,4 @@
-"""Events of hybrid batches: their sizes and how they come about, and reservoirs that hold none of some size."""
+"""Events of hybrid batches: the sizes of a run's batches and how they are made, and empty reservoirs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dtdg_lab.records.events import Event
 
 @dataclass(frozen=True, slots=True)
 class SizeFacts:
-    """One size of batches: consecutive snapshots, and targets of a part.
+    """One size of batches: a number of consecutive snapshots and of targets of a part.
 
     Attributes:
         snapshots: N_S.
         least_targets: N_V of the smallest part.
         most_targets: N_V of the largest part.
-        shares: N_S and N_V as they were set: shares up to 1, whole numbers above.
+        shares: N_S and N_V as set: shares up to 1, whole numbers above.
     """
 
     snapshots: int
@@ -30,36 +30,36 @@ class SizeFacts:
 
     @property
     def name(self) -> str:
-        """As charts have it, such as ``20% × 5%``: snapshots first."""
+        """The name in charts, such as ``20% × 5%``: snapshots first."""
         return size_name(*self.shares)
 
     @property
     def targets(self) -> str:
-        """Targets of a part, from the smallest to the largest where they differ."""
+        """Number of targets, or the range from the smallest to the largest part."""
         return numbers(self.least_targets, self.most_targets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HybridFacts(Event):
-    """Batches of N_S snapshots and N_V targets a part.
+    """The batches of a run: N_S snapshots and N_V targets per part.
 
     Attributes:
-        sizes: of every action; one where nothing adjusts them.
+        sizes: sizes of all actions; one without a controller.
         snapshots: T, of the training split.
-        first: number of its first snapshot.
+        first: index of its first snapshot.
         nodes: N.
-        candidates: of every part, nodes that may be targets.
+        candidates: number of possible targets of each part.
         choice: the action in use.
-        batch_policy: what chooses it; ``none`` where nothing does.
+        batch_policy: the controller; ``none`` without one.
         reservoir: True if batches are generated beside training.
-        stands_in: True if all nodes of its snapshots stand in for a batch that the reservoir does not give.
-        generators: what generates them, ``threads`` or ``processes``.
+        stands_in: True if a snapshot batch (all nodes) replaces a batch that the reservoir lacks.
+        generators: ``threads`` or ``processes``.
         exchange: ``gradients`` or ``models``.
-        average_every_s: seconds between two rounds of averaging models; T_mu.
-        capacities: of every action and part, the most batches in the reservoir.
-        load_groups: groups by load that targets are drawn from.
-        deviation: how far a batch's loss was from that of its targets in the whole graph; None where unknown.
-        cache_bytes: of all parts with their copies of neighbours; None where unknown.
+        average_every_s: T_mu, seconds between two rounds of averaging models.
+        capacities: maximum number of batches in the reservoir, by action and part.
+        load_groups: number of load groups that targets are drawn from.
+        deviation: relative deviation of a batch's loss from that of its targets in the whole graph; None if unknown.
+        cache_bytes: bytes of all parts with their copies of neighbours; None if unknown.
     """
 
     kind: ClassVar[str] = "hybrid"
@@ -93,12 +93,12 @@ class HybridFacts(Event):
         return self.batch_policy != "none"
 
     def name(self, action: int) -> str:
-        """Name of the size of an action; its number where that is not of these facts."""
+        """Return the name of an action's size; its number if these facts lack it."""
         return self.sizes[action].name if 0 <= action < len(self.sizes) else f"size {action}"
 
     @property
     def words(self) -> str:
-        """The batches in a few sentences, as a row of a table of events."""
+        """A few sentences on the batches, for the table of events."""
         size, parts = self.size, len(self.candidates)
         smallest, largest = min(self.candidates), max(self.candidates)
         text = (
@@ -133,14 +133,14 @@ class HybridFacts(Event):
 
     @classmethod
     def entries(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return each size with its values."""
+        """Return the entries with each size as a mapping."""
         names = ("snapshots", "least_targets", "most_targets")
         pairs = zip(data["sizes"], data["shares"], strict=True)
         sizes = [{**dict(zip(names, size, strict=True)), "shares": shares} for size, shares in pairs]
         return {**data, "sizes": sizes}
 
     def check(self) -> None:
-        """Raise a DataError if its sizes are not of its snapshots and candidates."""
+        """Raise a DataError if the sizes contradict the snapshots or candidates."""
         fit = all(1 <= size.snapshots <= self.snapshots for size in self.sizes) and all(
             1 <= size.least_targets <= size.most_targets <= max(self.candidates, default=0) for size in self.sizes
         )
@@ -154,7 +154,7 @@ class HybridFacts(Event):
 
 @dataclass(frozen=True, slots=True)
 class EmptyReservoir(Event):
-    """The reservoirs of a rank hold nothing of some size."""
+    """The reservoirs of a rank cannot hold any batch of some size."""
 
     kind: ClassVar[str] = "empty reservoir"
     every_rank: ClassVar[bool] = True
@@ -162,12 +162,12 @@ class EmptyReservoir(Event):
 
     @property
     def words(self) -> str:
-        """Why."""
+        """The reason."""
         return self.reason
 
 
 def numbers(low: int, high: int) -> str:
-    """One number, or the span of several."""
+    """Return one number, or the range of several."""
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
@@ -178,10 +178,10 @@ def size_name(snapshots: float, nodes: float) -> str:
 
 
 def amount_text(value: float) -> str:
-    """Return N_S or N_V as it was set: a share in percent, or a number."""
+    """Return N_S or N_V as set: a share in percent, or a number."""
     return f"{value:g}" if value > 1 else f"{100 * value:.3g}%"
 
 
 def span_text(low: int, high: int) -> str:
-    """Return one number, or the span of several, such as ``95–96``."""
+    """Return one number, or the range of several, such as ``95–96``."""
     return f"{low:,}" if low == high else f"{low:,}–{high:,}"

@@ -1,4 +1,4 @@
-"""Generators that build batches ahead of training, as threads or in processes; run as a module, it is such a process.
+"""Generators that build batches ahead of training, in threads or processes; as a main module, one such process.
 
 The process needs no torch. It exits when its input ends, which also happens if the parent process dies.
 """
@@ -29,22 +29,22 @@ from dtdg_lab.graphs.storage import read
 from dtdg_lab.systems.hybrid_batches.reservoir import Reservoir
 from dtdg_lab.systems.hybrid_batches.sampler import TargetSampler
 
-NICE = 10  # of 19: about a tenth of a contended core; at 19 a busy machine makes hardly any progress
-POLL_S = 0.1  # interval at which a generator checks whether its full reservoir has room again
-PIPE_BYTES = 1 << 20  # the limit of unprivileged processes; a larger pipe blocks less often
+NICE = 10  # of 19: about a tenth of a contended core; at 19 a generator hardly progresses on a busy machine
+POLL_S = 0.1  # interval at which a generator checks if its full reservoir has room again
+PIPE_BYTES = 1 << 20  # the maximum of unprivileged processes; a larger pipe blocks less often
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchMaker:
-    """Everything that a part's batches depend on, apart from action and index: small, and cheap to send.
+    """The inputs of a part's batches, apart from action and index; small and cheap to send.
 
     Attributes:
-        part: its index.
-        folder: of its cached files, which exist.
+        part: index of the part.
+        folder: folder of its cached files, which exist.
         reach: the contents of these files.
-        sampler: of its targets.
-        sizes: of the batches, one per action.
-        shape: what the model needs of the blocks.
+        sampler: sampler of its targets.
+        sizes: sizes of the batches, one per action.
+        shape: shape of the model's computation blocks.
     """
 
     part: int
@@ -58,12 +58,12 @@ class BatchMaker:
         """Map the cached part from its files.
 
         Raises:
-            DataError: they are missing or damaged.
+            DataError: the files are missing or damaged.
         """
         return CachedPart(read(self.folder, mmap=True)[0], self.reach)
 
     def make(self, part: CachedPart, action: int, index: int) -> BuiltBatch:
-        """Build batch ``index`` of an action, from the opened part."""
+        """Build batch ``index`` of an action from the opened part."""
         return built_batch(part, self.sampler.batch(self.sizes[action], action, index), self.shape)
 
 
@@ -72,8 +72,8 @@ class Source:
     """The generator input of one part, and its reservoir.
 
     Attributes:
-        maker: what the batches are made from.
-        reservoir: with a capacity for each of the maker's sizes.
+        maker: builds the batches.
+        reservoir: has a capacity for each of the maker's sizes.
     """
 
     maker: BatchMaker
@@ -81,7 +81,7 @@ class Source:
 
 
 def lower_priority() -> None:
-    """Lower the priority of this thread; of the whole process except on Linux, where threads have priorities.
+    """Lower the priority of this thread on Linux, elsewhere of the whole process.
 
     Does nothing if the system has no priorities or denies the change.
     """
@@ -90,14 +90,14 @@ def lower_priority() -> None:
 
 
 class Generator:
-    """A thread that fills the reservoir of a part with batches 0, 1, 2 .. of each size, as long as it has room.
+    """A thread that fills a part's reservoir with batches 0, 1, 2 .. of each size while there is room.
 
     Args:
-        source: of the batches.
+        source: maker and reservoir of the batches.
 
     Attributes:
-        failure: the exception that ended it, None if there was none.
-        made: batches of each action that the reservoir has accepted.
+        failure: the exception that ended it, if any.
+        made: number of batches of each action that the reservoir has accepted.
         busy_s: CPU seconds of each action so far.
     """
 
@@ -113,7 +113,7 @@ class Generator:
         """Start the thread.
 
         Raises:
-            NotAvailableError: a process that it needs cannot be started.
+            NotAvailableError: the generator's process cannot be started.
         """
         self._thread.start()
 
@@ -122,7 +122,7 @@ class Generator:
         self._stop.set()
 
     def join(self) -> None:
-        """Wait for the end of the thread, if it was started."""
+        """Wait for the end of the thread if it was started."""
         if self._thread.ident is not None:
             self._thread.join()
 
@@ -176,7 +176,7 @@ class StoppablePart(CachedPart):
 class GeneratorThread(Generator):
     """Builds the batches itself.
 
-    Sizes take turns by CPU time: the next size is the one with the least so far.
+    Sizes take turns by CPU time: the next size is the one with the lowest CPU time so far.
     """
 
     def _run(self) -> None:
@@ -200,14 +200,14 @@ class GeneratorThread(Generator):
 
 # A process that builds the batches of one part, of all sizes, and the thread that puts them into the reservoir.
 #
-# The parent sends the BatchMaker, then (action, index) of each batch. The process answers (batch, CPU seconds of its
-# action), or the text of a failure.
+# The parent sends the BatchMaker, then (action, index) of each batch. The process replies with (batch, CPU seconds of
+# its action), or with the text of a failure.
 
 
 class GeneratorProcess(Generator):
-    """One child process: holding the interpreter lock there does not block training.
+    """Builds batches in a child process, whose interpreter lock does not block training.
 
-    One batch at a time is requested of each action with room, so that no more is built than the reservoir takes.
+    Each action with room has one pending request, so that no more is built than the reservoir takes.
     """
 
     def start(self) -> None:
@@ -219,14 +219,14 @@ class GeneratorProcess(Generator):
             fcntl.fcntl(self._child.answers, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         try:
             self._thread.start()
-        except RuntimeError:  # the system has no thread left
+        except RuntimeError:  # no more threads can be started
             self._child.kill()
             self._child.wait()
             self._child.release()
             raise
 
     def stop(self) -> None:
-        """Kill the process; it leaves nothing behind."""
+        """Kill the process; nothing is left behind."""
         super().stop()
         if self._thread.ident is not None:
             self._child.kill()
@@ -268,11 +268,11 @@ class GeneratorProcess(Generator):
 
 
 class _Builder:
-    """The thread of the process that builds requested batches; the next is of the size with the least CPU time so far.
+    """The thread of the child process that builds requested batches; sizes take turns by CPU time.
 
     Args:
-        maker: what the batches are made from.
-        answers: where the batches go.
+        maker: builds the batches.
+        answers: pipe for the finished batches.
     """
 
     def __init__(self, maker: BatchMaker, answers: Connection) -> None:
@@ -283,7 +283,7 @@ class _Builder:
         threading.Thread(target=self._run, name="generators", daemon=True).start()
 
     def order(self, action: int, index: int) -> None:
-        """Build this batch, the only pending one of its action."""
+        """Request a batch, the only pending one of its action."""
         with self._changed:
             self._orders[action] = index
             self._changed.notify()
@@ -312,7 +312,7 @@ def _failure_text(error: Exception) -> str:
 
 
 def serve(parent_lives: Callable[[], bool]) -> None:
-    """Build requested batches until the requests end or the parent is gone."""
+    """Build requested batches until the requests end or the parent exits."""
     orders, answers = Connection(0, writable=False), Connection(1, readable=False)  # standard input and output
     try:
         builder = _Builder(orders.recv(), answers)
@@ -330,22 +330,22 @@ def serve(parent_lives: Callable[[], bool]) -> None:
 
 
 class Generators:
-    """One generator per part at a low priority, in which its batch sizes take turns; they start at once.
+    """One low-priority generator per part, in which batch sizes take turns; all start at once.
 
-    Batch i of an action is the same for both kinds. The reservoirs bound what is built: a full one is checked again
-    ten times a second.
+    Batch i of an action is the same for both kinds. The reservoirs limit the number of batches; a full one is checked
+    again ten times a second.
 
     Args:
         sources: the parts, each with its own reservoir.
-        kind: ``processes``: one per part, which sends finished batches. ``threads`` of this process: one per part,
-            which start at once and copy nothing, but block training while they hold the interpreter lock.
+        kind: ``processes``: one per part, which sends finished batches. ``threads``: one per part in this process,
+            which start quickly and copy nothing, but block training while they hold the interpreter lock.
 
     Raises:
-        NotAvailableError: a process cannot be started; all others are stopped then.
+        NotAvailableError: a process cannot be started; all others are stopped first.
 
     References: DynaHB section 5.2 (pipelined hybrid batch generator), algorithm 2, lines 1 and 2.
-    Differs from the paper: a thread per size would contend with training for the interpreter lock; here the sizes of a
-    part share a thread or a process.
+    Differs from the paper: a thread per size would contend with training for the interpreter lock, so here the sizes of
+        a part share a thread or a process.
     """
 
     def __init__(self, sources: Sequence[Source], *, kind: str) -> None:
@@ -367,7 +367,7 @@ class Generators:
             generator.join()
 
     def check(self) -> None:
-        """Raise if a generator has failed; this check is cheap.
+        """Raise if a generator has failed; the check is cheap.
 
         Raises:
             RunFailedError: with its exception and its part.
@@ -377,18 +377,18 @@ class Generators:
             if failure is not None:
                 text = str(failure) if isinstance(failure, RunFailedError) else _failure_text(failure)
                 raise RunFailedError(
-                    f"the generator of batches of part {part} failed: {text} Fix the cause and resume the run; with "
-                    "reservoir=False it needs no generators."
+                    f"the generator of batches of part {part} failed: {text} Fix the cause and resume the run, or set "
+                    "reservoir=False to train without generators."
                 ) from failure
 
     @property
     def made(self) -> tuple[tuple[int, ...], ...]:
-        """Batches that reservoirs have accepted, of each action of each source."""
+        """Number of batches that reservoirs have accepted, by source and action."""
         return tuple(tuple(generator.made) for generator in self._generators)
 
     @property
     def busy_s(self) -> tuple[tuple[float, ...], ...]:
-        """CPU seconds of the generators so far, of each action of each source."""
+        """CPU seconds of the generators so far, by source and action."""
         return tuple(tuple(generator.busy_s) for generator in self._generators)
 
 
@@ -396,4 +396,4 @@ if __name__ == "__main__":
     alive = begin_child()
     lower_priority()
     serve(alive)
-    os._exit(0)  # without waiting for batches that are no longer needed
+    os._exit(0)  # do not wait for unneeded batches

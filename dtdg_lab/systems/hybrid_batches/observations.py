@@ -15,26 +15,26 @@ from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts, SizeFacts
 from dtdg_lab.visualization.runs.timeline import is_over
 
-RECENT_BATCHES = 100  # of a part, whose visits are drawn
-RECENT_SOURCES = 200  # batches of all parts; the share of them from the reservoir is given
-RECENT_ROUNDS = 10  # of a rank, whose staleness is averaged
-DECISIONS = 2_000  # the newest
+RECENT_BATCHES = 100  # batches per part whose visits are drawn
+RECENT_SOURCES = 200  # batches of all parts that the reservoir's share is computed from
+RECENT_ROUNDS = 10  # rounds per rank whose staleness is averaged
+DECISIONS = 2_000  # maximum number of decisions read
 RECENT_DECISIONS, SPREAD_DECISIONS = 100, 500
 
 
 def is_hybrid(tables: RunTables) -> bool:
-    """Return whether a run trains hybrid batches."""
+    """Return True if a run trains hybrid batches."""
     return catalogue.system(tables.system).family == "hybrid_batches"
 
 
-# Seconds at which ranks ended their steps: tables about batches have steps alone, and ranks count their own.
+# Seconds at which ranks ended their steps. Tables of batches only have steps, and each rank counts its own.
 
 
 CLOCK = Rollup("steps", by=("rank",), most=("step", "seconds"), points=75)
 
 
 def step_clock(tables: RunTables) -> Mapping[int, tuple[Array, Array]]:
-    """Return of each rank steps in order, and the seconds of training at which they ended."""
+    """Return, by rank, the steps in order and the seconds of training at which they ended."""
     clocks = {rank: _rank_clock(tables, rank) for rank in sorted(tables.steps)}
     return {rank: clock for rank, clock in clocks.items() if len(clock[0])}
 
@@ -55,7 +55,7 @@ def _rank_clock(tables: RunTables, rank: int) -> tuple[Array, Array]:
 
 
 def seconds_at(tables: RunTables, rank: int, steps: Array) -> Array:
-    """Return the seconds of training at which a rank had done so many steps; NaN where it has done none."""
+    """Return the seconds of training at which a rank had done these numbers of steps; NaN if it has done none."""
     clock = _rank_clock(tables, rank)
     if not len(clock[0]):
         return np.full(len(steps), np.nan)
@@ -64,9 +64,9 @@ def seconds_at(tables: RunTables, rank: int, steps: Array) -> Array:
 
 
 def steps_per_second(tables: RunTables, window_s: float = 5.0) -> Mapping[int, float]:
-    """Return the steps a second of each rank over its last seconds; ranks that have not done two are left out.
+    """Return the steps per second of each rank over its last seconds; ranks with fewer than two steps are left out.
 
-    Of a run that is over these are the seconds before its last step: what it does then is no training.
+    For an ended run these are the seconds before its last step, since it does not train afterwards.
     """
     clock, rates = step_clock(tables), {}
     now_s = max((float(seconds[-1]) for _, seconds in clock.values()), default=0.0)
@@ -86,13 +86,13 @@ class PartBatch:
     """The batch of one part in one step.
 
     Attributes:
-        part: number of the part.
-        action: number of its size.
+        part: index of the part.
+        action: index of its size.
         source: ``reservoir``, ``new`` or ``snapshot``.
-        snapshots: of the graph.
-        targets: nodes whose loss is taken in each of them.
-        edges: of its blocks.
-        counts: targets in each sixtieth of the part's candidates, heaviest first; None where it was left out.
+        snapshots: its snapshots.
+        targets: number of targets in each snapshot.
+        edges: edges of its blocks.
+        counts: number of targets in each sixtieth of the part's candidates, heaviest first; None if not recorded.
     """
 
     part: int
@@ -105,14 +105,14 @@ class PartBatch:
 
     @property
     def size(self) -> int:
-        """Targets of all its snapshots."""
+        """Number of targets over all its snapshots."""
         return self.targets * len(self.snapshots)
 
 
 def recent_batches(tables: RunTables, facts: HybridFacts) -> Mapping[int, Rows]:
-    """Return by part the newest rows of ``targets`` that are of the snapshots and parts of ``facts``.
+    """Return, by part, the newest rows of ``targets`` whose snapshots and parts belong to ``facts``.
 
-    Ranks may be at different steps, and a new size changes neither snapshots nor parts: no step is left out for it.
+    Ranks may be at different steps. A new size changes neither snapshots nor parts, so no step is left out for it.
     """
 
     def batches() -> dict[int, Rows]:
@@ -127,7 +127,7 @@ def recent_batches(tables: RunTables, facts: HybridFacts) -> Mapping[int, Rows]:
 
 
 def newest_batches(tables: RunTables, facts: HybridFacts) -> Mapping[int, PartBatch]:
-    """Return the newest batch of every part: with counts of its targets, which few batches have, where there is one."""
+    """Return the newest batch of every part, with target counts if available; few batches have them."""
 
     def newest() -> dict[int, PartBatch]:
         return {part: _newest_counted(rows) for part, rows in recent_batches(tables, facts).items()}
@@ -151,7 +151,7 @@ def _newest_counted(rows: Rows) -> PartBatch:
 
 
 def newest_sources(tables: RunTables) -> Sequence[str]:
-    """Return where the newest batches of all parts came from."""
+    """Return the sources of the newest batches of all parts."""
     return [str(source) for source in tables.rows("targets")["source"][-RECENT_SOURCES:].tolist()]
 
 
@@ -163,14 +163,14 @@ class Decision:
     """One decision of a batch-size controller.
 
     Attributes:
-        step: steps of rank 0 before it.
-        seconds: of training by then.
-        facts: sizes among which it chose.
+        step: number of steps of rank 0 before it.
+        seconds: seconds of training before it.
+        facts: the sizes it chose from.
         policy: name of the controller.
-        action: number of the size.
-        values: estimated value of each size; None where it is unknown.
-        reward: of the size before; None where there was none.
-        is_best: True if it took the best value; it explored where not.
+        action: index of the size.
+        values: estimated value of each size; None if unknown.
+        reward: reward of the previous size, if any.
+        is_best: True if it took the best value, False if it explored.
     """
 
     step: int
@@ -189,17 +189,17 @@ class Decision:
 
 
 def decisions(tables: RunTables) -> Sequence[Decision]:
-    """Return the newest decisions on batch sizes in order; those of other controllers are left out."""
+    """Return the newest decisions on batch sizes in order, without those of other controllers."""
     return tables.once("hybrid: decisions", lambda: _read_decisions(tables, slice(-DECISIONS, None)))
 
 
 def recent_decisions(tables: RunTables) -> Sequence[Decision]:
-    """Return the few newest of them."""
+    """Return the newest decisions on batch sizes, a few."""
     return tables.once("hybrid: recent decisions", lambda: _read_decisions(tables, slice(-RECENT_DECISIONS, None)))
 
 
 def spread_decisions(tables: RunTables) -> Sequence[Decision]:
-    """Return some decisions, evenly spread over all that are known, the newest among them."""
+    """Return decisions evenly spread over all known ones, including the newest."""
 
     def spread() -> Sequence[Decision]:
         count = len(_decision_rows(tables))
@@ -230,7 +230,7 @@ def _read_decisions(tables: RunTables, selection: slice) -> list[Decision]:
     outcomes = (rows["values"].tolist(), known(rows["reward"]), rows["state"].tolist())
     result = []
     for step, at_s, policy, action, values, reward, state in zip(*columns, *outcomes, strict=True):
-        facts = plans[max(0, bisect_left(begins, step) - 1)][1]  # a change at this step came after the decision
+        facts = plans[max(0, bisect_left(begins, step) - 1)][1]  # a change at this step follows the decision
         is_best = state.get("greedy") is not False
         listed = tuple(values) if isinstance(values, list) else ()
         result.append(Decision(step, at_s, facts, policy, int(action), listed, reward, is_best))
@@ -238,37 +238,37 @@ def _read_decisions(tables: RunTables, selection: slice) -> list[Decision]:
 
 
 def in_use(choices: Sequence[Decision], facts: HybridFacts) -> Sequence[Decision]:
-    """Return the decisions of the controller in use, among the sizes in use."""
+    """Return the decisions of the current controller among the current sizes."""
     return [choice for choice in choices if (choice.policy, choice.facts.sizes) == (facts.batch_policy, facts.sizes)]
 
 
 def values_now(tables: RunTables, facts: HybridFacts) -> Mapping[int, float]:
-    """Return the estimated value of each size by its number, as the newest decision has them; those that are known."""
+    """Return the known values of sizes by index, as estimated in the newest decision."""
     choices = in_use(recent_decisions(tables), facts)
     values = choices[-1].values[: len(facts.sizes)] if choices else ()
     return {action: value for action, value in enumerate(values) if value is not None}
 
 
 def controlled_facts(tables: RunTables) -> HybridFacts | None:
-    """Return the batches of the newest controller, which a fixed size may have replaced; None without any."""
+    """Return the batches of the newest controller, even if a fixed size has replaced it; None without any."""
     plans = (facts for _, facts in reversed(tables.typed(HybridFacts)) if facts is not None and facts.is_controlled)
     return next(plans, None)
 
 
 def moment_text(tables: RunTables, decision: Decision) -> str:
-    """Return when a decision was made, such as ``at step 1,930``; in seconds where ranks count their own steps."""
+    """Return the time of a decision, such as ``at step 1,930``; in seconds if ranks count their own steps."""
     in_seconds = tables.own_steps and np.isfinite(decision.seconds)
     return f"at {decision.seconds:.1f} s" if in_seconds else f"at step {decision.step:,}"
 
 
 def action_now(tables: RunTables, facts: HybridFacts) -> int:
-    """Return the number of the size in use: that of the newest decision where a controller made one."""
+    """Return the index of the current size: the newest decision's if a controller chose, otherwise the set one."""
     choices = in_use(recent_decisions(tables), facts)
     return choices[-1].action if choices else facts.choice
 
 
 def size_now(tables: RunTables, facts: HybridFacts) -> SizeFacts:
-    """Return the size in use."""
+    """Return the current size."""
     return facts.sizes[min(action_now(tables, facts), len(facts.sizes) - 1)]
 
 
@@ -277,11 +277,11 @@ def size_now(tables: RunTables, facts: HybridFacts) -> SizeFacts:
 
 @dataclass(frozen=True, slots=True)
 class Averaging:
-    """The rounds in which a rank took an averaged model, in order.
+    """The rounds in which a rank took over an averaged model, in order.
 
     Attributes:
-        seconds: of training.
-        staleness: steps between handing in its model and taking over the average.
+        seconds: seconds of training.
+        staleness: number of steps between handing in its model and taking over the average.
     """
 
     seconds: Array
@@ -294,7 +294,7 @@ class Averaging:
 
 
 def averaging(tables: RunTables) -> Mapping[int, Averaging]:
-    """Return the rounds of each rank; those it had no share in, since it waited, are left out."""
+    """Return the rounds of each rank that it contributed to."""
 
     def rounds() -> dict[int, Averaging]:
         rows = tables.rows("rounds")
@@ -311,5 +311,5 @@ def averaging(tables: RunTables) -> Mapping[int, Averaging]:
 
 
 def staleness_text(steps: float) -> str:
-    """Return a mean staleness, such as ``1.7``."""
+    """Return a mean staleness as text, such as ``1.7``."""
     return f"{steps:.1f}" if steps < 100 else f"{steps:,.0f}"

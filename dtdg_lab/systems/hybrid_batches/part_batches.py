@@ -1,4 +1,4 @@
-"""The batches of one part of a rank: which one a step trains, where it comes from, and what is kept on the device."""
+"""The batches of one part of a rank: drawing, building and keeping them."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from dtdg_lab.systems.hybrid_batches.generators import BatchMaker, Source
 from dtdg_lab.systems.hybrid_batches.reservoir import Reservoir, capacity, check_fits
 from dtdg_lab.systems.hybrid_batches.sampler import TargetSampler
 
-DEVICE_COPIES = 3  # what a batch takes as tensors, in times of its arrays: operators both ways, and pulled features
-FIRST_NEW = 1 << 40  # number of step 0's new batch: apart from those that generators number from 0
+DEVICE_COPIES = 3  # size of a batch's tensors relative to its arrays: operators both ways, and pulled features
+FIRST_NEW = 1 << 40  # index of step 0's new batch, beyond the generators' indices from 0
 RESERVOIR, NEW, SNAPSHOT = "reservoir", "new", "snapshot"
-_UNIFORM_STEPS = 256  # steps whose random numbers are drawn at once: creating a stream takes longer than many draws
+_UNIFORM_STEPS = 256  # number of steps whose random numbers are drawn together: creating a stream is slow
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Which batch a step took, so that it can be taken again.
+    """The batch that a step took, so that it can be taken again.
 
     Attributes:
         source: ``reservoir``; ``new``, built in the step; ``snapshot``, all trained nodes of its snapshots.
-        action: number of the size.
-        index: number of the batch.
+        action: index of the size.
+        index: index of the batch.
     """
 
     source: str
@@ -46,13 +46,13 @@ class Prepared:
     """A batch to be trained.
 
     Attributes:
-        run: its snapshots with whatever its targets reach, and the loss.
-        batch: what it is.
-        draw: where it came from.
-        rows: of nodes, in all its snapshots.
-        edges: that its layers pull along.
-        built_s: seconds that building it took, in any process; None where nothing was built.
-        nbytes: of the arrays it was built of.
+        run: its snapshots with the nodes that its targets reach, and the loss.
+        batch: the batch.
+        draw: its source.
+        rows: node rows over all its snapshots.
+        edges: edges that its layers aggregate along.
+        built_s: seconds of building it, in any process; None if nothing was built.
+        nbytes: bytes of the arrays it was built from.
     """
 
     run: TargetRun
@@ -65,16 +65,16 @@ class Prepared:
 
 
 class PartBatches:
-    """Draws one part's batches, out of its reservoir where there is one.
+    """Draws one part's batches, from its reservoir if it has one.
 
     Args:
         sequence: the part's nodes with the neighbours that they reach.
-        sampler: of its targets.
-        folder: where what the part holds is mapped from.
-        shape: of the model's computation blocks.
-        settings: of the operators.
-        run: makes what a step trains of a sequence, its snapshots and the places of its rows.
-        states: what batches start from; None where all start from zero.
+        sampler: sampler of its targets.
+        folder: folder of the part's cached files.
+        shape: shape of the model's computation blocks.
+        settings: settings of the operators.
+        run: builds the computation of a step from a sequence, its snapshots and the positions of its rows.
+        states: initial states of batches; None if all start from zero.
     """
 
     def __init__(
@@ -94,19 +94,18 @@ class PartBatches:
         self._folder, self._shape, self._settings = folder, shape, settings
         self.sizes: tuple[BatchSize, ...] = ()
         self.reservoir: Reservoir[BuiltBatch] | None = None
-        self._prepared: dict[Draw, Prepared] = {}  # of the reservoir's: those on the device
+        self._prepared: dict[Draw, Prepared] = {}  # the reservoir's batches on the device
         self._uses: dict[Draw, int] = {}
         self._max_uses = self._device_room = 0
         self._uniform_block, self._uniforms = -1, np.empty((0, 2))
 
     def use(self, sizes: tuple[BatchSize, ...], limit_bytes: int | None, max_uses: int = 0) -> None:
-        """Draw batches of these sizes from here on, and keep some where there is a limit.
+        """Draw batches of these sizes from now on, and keep some if there is a limit.
 
         Args:
-            sizes: of each action.
-            limit_bytes: limit of those kept, and as much again for those of them that are on the device; None keeps
-                none.
-            max_uses: steps after which one that is kept makes room for another; 0 keeps all.
+            sizes: size of each action.
+            limit_bytes: limit of the kept batches, and again of those among them on the device; None to keep none.
+            max_uses: number of steps after which a kept batch makes room for another; 0 for no limit.
         """
         self.sizes, self.reservoir, self._max_uses = sizes, None, max_uses
         self._prepared.clear()
@@ -121,14 +120,14 @@ class PartBatches:
         """Raise unless a reservoir can hold one batch of each size.
 
         Raises:
-            ConfigError: it cannot.
+            ConfigError: a batch is too large.
         """
         check_fits(
             [self._build(Draw(NEW, action, 0)).nbytes for action in range(len(self.sizes))], limit_bytes, self.sizes
         )
 
     def source(self) -> Source:
-        """Return what generators need to know to fill the reservoir."""
+        """Return the input of the generator that fills the reservoir."""
         assert self.reservoir is not None
         maker = BatchMaker(self.number, self._folder, self.sequence.part.reach, self.sampler, self.sizes, self._shape)
         return Source(maker, self.reservoir)
@@ -137,9 +136,9 @@ class PartBatches:
         """Draw the batch of a step.
 
         Args:
-            step: of this rank, from 0; decides all draws.
-            action: the size.
-            stands_in: True to take a snapshot batch where the reservoir gives none.
+            step: step of this rank, from 0; determines all draws.
+            action: index of the size.
+            stands_in: True to take a snapshot batch if the reservoir gives none.
 
         References: DynaHB algorithm 3.
         """
@@ -155,7 +154,7 @@ class PartBatches:
         return prepared
 
     def _step_uniforms(self, step: int) -> tuple[float, float]:
-        """Return two numbers in [0, 1) of a step."""
+        """Return a step's two random numbers in [0, 1)."""
         block, row = divmod(step, _UNIFORM_STEPS)
         if self._uniform_block != block:
             stream = generator(self.sampler.seed, "hybrid/draw", self.number, block)
@@ -164,17 +163,17 @@ class PartBatches:
         return u, v
 
     def again(self, draw: Draw) -> Prepared:
-        """Return the batch of a draw, rebuilt where it is not kept."""
+        """Return the batch of a draw, rebuilt unless it is kept."""
         size = self.sizes[draw.action]
         if draw.source == SNAPSHOT:
             return self._prepare_whole(self.sampler.snapshot_batch(size, draw.index, draw.action), draw)
-        if draw.source == NEW and size.vertices == self.sequence.own:  # a snapshot batch: nothing need be built
+        if draw.source == NEW and size.vertices == self.sequence.own:  # a snapshot batch, which needs no building
             return self._prepare_whole(self.sampler.batch(size, draw.action, draw.index), draw)
         stored = None if self.reservoir is None else self.reservoir.get(draw.action, draw.index)
         return self._prepare(draw, stored or self._build(draw))
 
     def _count(self, draw: Draw) -> None:
-        """Count the uses of a batch, and drop it from the reservoir after the last; the step that has it keeps it."""
+        """Count a use of a batch, and drop it from the reservoir after the last; the current step can still use it."""
         assert self.reservoir is not None
         self._uses[draw] = self._uses.get(draw, 0) + 1
         if self._uses[draw] == self._max_uses:
@@ -203,7 +202,7 @@ class PartBatches:
         return prepared
 
     def _prepare_whole(self, batch: TargetBatch, draw: Draw) -> Prepared:
-        """Prepare all of the part in the batch's snapshots; its loss counts labelled nodes only."""
+        """Prepare the whole part in the batch's snapshots; its loss only counts labelled nodes."""
         part = self.sequence.part
         hops = part.reach.hops
         rows = sum(part.prefix(t, hops) for t in batch.snapshots)

@@ -13,18 +13,18 @@ from dtdg_lab.core.plans import BatchSize
 
 B = TypeVar("B")
 GIB = 1 << 30
-FEW = 10  # distinct batches of a size; below this, training repeats the same ones
+FEW = 10  # with fewer distinct batches of a size, training repeats the same ones
 
 
 @dataclass(frozen=True, slots=True)
 class ReservoirSettings:
-    """The reservoirs of a rank as a config asks for them.
+    """The reservoir settings of a rank.
 
     Attributes:
         on: True if batches are generated beside training and kept.
-        limit_bytes: limit of the batches kept by a rank.
+        limit_bytes: limit of the batches that a rank keeps.
         generators: ``threads`` or ``processes``.
-        max_uses: steps after which a batch makes room for another; 0: never.
+        max_uses: number of uses after which a batch makes room for another; 0 for no limit.
     """
 
     on: bool
@@ -40,7 +40,7 @@ class ReservoirSettings:
 
 
 class ReservoirLevel(NamedTuple):
-    """Contents of one batch size: batches, capacity, bytes, batches with different content."""
+    """Contents of one batch size: batches, capacity, bytes, and batches with different content."""
 
     held: int
     capacity: int
@@ -57,13 +57,13 @@ class _Stored(NamedTuple, Generic[B]):
 class Reservoir(Generic[B]):
     """The batches of one part, by action and index; all methods are thread-safe.
 
-    A batch that is taken stays in the reservoir, to be taken again, until it is dropped. The first batch of an action
-    that exceeds its bytes closes the action until a batch is dropped. So with one generator per action the reservoir
-    holds consecutive indices.
+    A batch that is taken stays in the reservoir until it is dropped, and can be taken again. The first batch that
+    exceeds its action's bytes closes the action until a batch is dropped. So with one generator per action, the
+    reservoir holds consecutive indices.
 
     Args:
-        capacities: maximum number of batches of each action, at least 1 each.
-        limit_bytes: limit of all batches together; actions get equal shares.
+        capacities: maximum number of batches of each action, at least 1.
+        limit_bytes: limit of all batches together, shared equally by actions.
 
     References: DynaHB section 5.2 (hybrid batch reservoir), algorithm 3.
     Differs from the paper: bytes are limited.
@@ -76,17 +76,17 @@ class Reservoir(Generic[B]):
         self.clear()
 
     def put(self, action: int, index: int, batch: B, nbytes: int, content: object = None) -> bool:
-        """Store a batch, unless its action is full; a batch whose index is present is not stored twice.
+        """Store a batch, unless its action is full or its index is already present.
 
         Args:
             action: index of its size.
-            index: its index.
+            index: index of the batch.
             batch: the batch.
-            nbytes: bytes that it takes.
-            content: hashable; batches of the same content count as one. None: its index.
+            nbytes: bytes of the batch.
+            content: hashable; batches of equal content count as one. None for the index.
 
         Returns:
-            True if a batch of this index is in the reservoir now.
+            True if a batch with this index is now in the reservoir.
         """
         with self._lock:
             batches = self._batches[action]
@@ -102,11 +102,11 @@ class Reservoir(Generic[B]):
             return True
 
     def take(self, action: int, u: float, v: float) -> tuple[int, B] | None:
-        """Return one of an action's batches, with probability fill level / capacity; it stays in the reservoir.
+        """Return a batch of an action with probability fill level / capacity; it stays in the reservoir.
 
         Args:
             action: index of its size.
-            u: uniform in [0, 1): a batch is taken if it is below fill level / capacity.
+            u: uniform in [0, 1); a batch is taken if u is below fill level / capacity.
             v: uniform in [0, 1): selects the batch.
 
         Returns:
@@ -122,7 +122,7 @@ class Reservoir(Generic[B]):
             return index, batches[index].batch
 
     def drop(self, action: int, index: int) -> None:
-        """Remove a batch to free its space; does nothing if it is not present."""
+        """Remove a batch to free its space; ignore an absent one."""
         with self._lock:
             stored = self._batches[action].pop(index, None)
             if stored is not None:
@@ -130,13 +130,13 @@ class Reservoir(Generic[B]):
                 self._closed[action] = False
 
     def get(self, action: int, index: int) -> B | None:
-        """Return the batch of an index, as a replay requests it; None if it is not present."""
+        """Return the batch of an index, for a replay; None if it is absent."""
         with self._lock:
             stored = self._batches[action].get(index)
             return None if stored is None else stored.batch
 
     def has_room(self, action: int) -> bool:
-        """Return True if the action has room for another batch, in number and in bytes."""
+        """Return True if another batch of the action fits, in number and in bytes."""
         with self._lock:
             return not self._is_full(action)
 
@@ -160,7 +160,7 @@ class Reservoir(Generic[B]):
 
 
 def capacity(size: BatchSize, *, snapshots: int, vertices: int, actions: int) -> int:
-    """Return the capacity of a size: the batches that would cover the part, shared by all sizes; at least 1.
+    """Return the capacity of a size: the batches that would cover the part, divided among all sizes; at least 1.
 
     Args:
         size: N_S and N_V.
@@ -169,7 +169,7 @@ def capacity(size: BatchSize, *, snapshots: int, vertices: int, actions: int) ->
         actions: N_A, number of sizes.
 
     References: DynaHB section 5.2, equation 4; algorithm 3, line 2.
-    Differs from the paper: nodes are the part's, since each part has its own reservoir; at least one batch.
+    Differs from the paper: nodes are the part's, since each part has its own reservoir, and at least one batch fits.
     """
     return max(1, vertices * snapshots // (size.targets * actions))
 
@@ -178,9 +178,9 @@ def check_fits(batch_bytes: Sequence[int], limit_bytes: int, sizes: Sequence[Bat
     """Raise unless a reservoir can hold one batch of each size.
 
     Args:
-        batch_bytes: of one batch of each action.
-        limit_bytes: of the reservoir.
-        sizes: of each action.
+        batch_bytes: bytes of one batch of each action.
+        limit_bytes: limit of the reservoir.
+        sizes: size of each action.
 
     Raises:
         ConfigError: a batch takes more than its share.
@@ -190,7 +190,7 @@ def check_fits(batch_bytes: Sequence[int], limit_bytes: int, sizes: Sequence[Bat
     if largest > share:
         raise ConfigError(
             f"a reservoir of {limit_bytes:,} bytes, {share:,} for each of {len(sizes)} batch sizes, cannot hold one "
-            f"batch of {size.snapshots} snapshots x {size.vertices} targets: it takes {largest:,} bytes. Set "
+            f"batch of {size.snapshots} snapshots x {size.vertices} targets, which takes {largest:,} bytes. Set "
             f"reservoir_gib to {largest * len(sizes) / GIB:.3g} or more, give smaller batch sizes, or set "
             "reservoir=False."
         )

@@ -11,7 +11,7 @@ from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.plans import BatchSize, TargetBatch
 from dtdg_lab.core.rng import generator
 
-SHARES = 60  # bins of the load order in which a batch's targets are counted, for display
+SHARES = 60  # number of bins of the load order in which a batch's targets are counted, for charts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,7 +24,7 @@ class LoadGroups:
         candidates: (c,) int64, the same indices, ascending.
 
     Raises:
-        PlanError: there is no candidate.
+        PlanError: there are no candidates.
 
     References: DynaHB section 4.2 (balanced groups).
     """
@@ -36,7 +36,7 @@ class LoadGroups:
 
     def __post_init__(self) -> None:
         if not len(self.order):
-            raise PlanError("a part without candidates has no batches: at least one of its nodes must be a target.")
+            raise PlanError("the part has no candidates, but batches need at least one node that may be a target.")
         object.__setattr__(self, "order", np.asarray(self.order, dtype=np.int64))
         candidates = np.sort(self.order)
         rank = np.full(candidates[-1] + 1, -1)
@@ -49,7 +49,7 @@ class LoadGroups:
         return len(self.order)
 
     def bounds(self, targets: int) -> NDArray[np.int64]:
-        """Return the boundaries of the groups in ``order`` for batches of some targets, (min(groups, targets) + 1,).
+        """Return the (min(groups, targets) + 1,) boundaries of the groups in ``order`` for batches of ``targets``.
 
         Group k is ``order[bounds[k]:bounds[k + 1]]``; groups differ by at most one candidate.
 
@@ -60,7 +60,7 @@ class LoadGroups:
             PlanError: there are fewer candidates.
         """
         if targets > len(self):
-            raise PlanError(f"{targets} targets of {len(self)} candidates: 1 to {len(self)} are allowed.")
+            raise PlanError(f"targets={targets} is out of range: {len(self)} candidates allow 1 to {len(self)}.")
         count = min(self.groups, targets)
         return -(-np.arange(count + 1) * len(self) // count)
 
@@ -77,12 +77,12 @@ def load_groups(loads: NDArray[np.floating], candidates: NDArray[np.integer], gr
     """Sort candidates by load, heaviest first; ties go to the lower index.
 
     Args:
-        loads: (n,) of all own nodes of the part (:func:`dtdg_lab.partition.simple.vertex_loads`).
+        loads: (n,) loads of all own nodes of the part (:func:`dtdg_lab.partition.simple.vertex_loads`).
         candidates: (c,) distinct indices of the nodes that may be targets.
         groups: N_bg, the maximum number of groups.
 
     Raises:
-        PlanError: there is no candidate.
+        PlanError: there are no candidates.
     """
     indices = np.sort(candidates).astype(np.int64)
     return LoadGroups(indices[np.argsort(-loads[indices], kind="stable")], groups)
@@ -93,7 +93,7 @@ class TargetSampler:
     """Draws the batches of one part.
 
     Attributes:
-        seed: of the run.
+        seed: seed of the run.
         part: index of the part.
         groups: its candidates by load.
         snapshots: the training split, T consecutive snapshots.
@@ -109,9 +109,9 @@ class TargetSampler:
     def batch(self, size: BatchSize, action: int, index: int) -> TargetBatch:
         """Draw a hybrid batch: N_S consecutive snapshots at a random position, and N_V targets from all load groups.
 
-        There are min(N_bg, N_V) groups. If they do not divide N_V, the groups that give one more are evenly spaced in
+        There are min(N_bg, N_V) groups. If they do not divide N_V, the groups with one more target are evenly spaced in
         the load order from a random start, so that no load is preferred in the long run. The action is only recorded:
-        two actions of one size have the same batches.
+        two actions of equal size have the same batches.
 
         Args:
             size: N_S, at most T, and N_V, at most the candidates.
@@ -121,20 +121,20 @@ class TargetSampler:
         Raises:
             PlanError: the size exceeds the snapshots or the candidates.
 
-        Differs from the paper: it does not specify the case where N_bg does not divide N_V. Its range of first
-        snapshots, [0, T - N_S - 1], omits the newest snapshot; [0, T - N_S] does not.
+        Differs from the paper: it does not say what happens if N_bg does not divide N_V. Its range of first snapshots,
+            [0, T - N_S - 1], omits the newest snapshot; [0, T - N_S] does not.
         """
         stream = generator(self.seed, "hybrid/batch", self.part, size.snapshots, size.vertices, index)
         snapshots = self._window(size.snapshots, stream)
         return TargetBatch(self.part, action, index, snapshots, self._targets(size.vertices, stream))
 
     def snapshot_batch(self, size: BatchSize, index: int, action: int = 0) -> TargetBatch:
-        """Draw a snapshot batch: as many consecutive snapshots as a hybrid one, with all candidates as targets.
+        """Draw a snapshot batch: as many consecutive snapshots as a hybrid batch, with all candidates as targets.
 
         Args:
             size: N_S, at most T; its number of targets is ignored.
-            index: index of the batch, such as the step that it replaces a hybrid batch in.
-            action: index of the size that it replaces.
+            index: index of the batch, such as the step of the hybrid batch that it replaces.
+            action: index of that batch's size.
 
         Raises:
             PlanError: there are fewer snapshots.
@@ -147,7 +147,7 @@ class TargetSampler:
     def _window(self, length: int, stream: np.random.Generator) -> range:
         total = len(self.snapshots)
         if length > total:
-            raise PlanError(f"a batch of {length} snapshots from a training split of {total}: at most {total} fit.")
+            raise PlanError(f"a batch of {length} snapshots exceeds the training split of {total} snapshots.")
         first = int(stream.integers(total - length + 1))
         return self.snapshots[first : first + length]
 
@@ -163,7 +163,7 @@ class TargetSampler:
 
 
 def _group_counts(targets: int, lengths: NDArray[np.int64], stream: np.random.Generator) -> NDArray[np.int64]:
-    """Return the targets of each group: N_V / groups, plus one in some groups, so that the sum is N_V."""
+    """Return the number of targets of each group: N_V / groups, plus one in some groups, N_V in total."""
     quotient, remainder = divmod(targets, len(lengths))
     counts = np.full(len(lengths), quotient)
     if remainder:

@@ -1,4 +1,4 @@
-"""A closed-form model of training by batch size, in which controllers are compared quickly."""
+"""A closed-form model of training by batch size, for fast comparisons of controllers."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class SimulatedRun:
     """Result of a controller in a simulated training run.
 
     Attributes:
-        seconds: to the target, None if it was not reached. Only the needed share of the last step counts, so that no
-            sequence of sizes can be faster than the best size alone where that stays the best.
+        seconds: seconds to the target; None if it was not reached. Only the needed share of the last step counts. So no
+            sequence of sizes can beat the best single size if that stays the best.
         choices: size of each step.
-        losses: without noise, after each step.
+        losses: losses after each step, without noise.
         decisions: all decisions.
     """
 
@@ -36,14 +36,15 @@ class SimulatedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSimulator:
-    """A training run whose steps are a few lines of arithmetic.
+    """A training run computed in closed form, step by step.
 
     A batch contains a share b = (snapshots) x (nodes) of the training split. Its step takes
     ``fixed_s + per_snapshot_s * snapshots + per_share_s * b`` seconds and lowers the logarithm of the loss above its
     floor by ``progress / (1 + noise_share / b)``: progress grows with size far below the noise scale and saturates far
-    above it. With ``growth`` the noise scale rises by that factor, linearly in the progress to the target, and larger
-    batches become better: there a controller can beat every fixed size. With ``turn`` the noise scale jumps at that
-    share of the progress instead. With ``snapshot_scale`` S a batch's progress is multiplied by s / (s + S), where s is
+    above it. With ``growth`` the noise scale rises by that factor, linearly in the progress to the target. Larger
+    batches then become better over time, and a controller can beat every fixed size. With ``turn`` the noise scale
+    jumps at that share of the progress instead. With ``snapshot_scale`` S, progress is multiplied by s / (s + S), where
+    s is
     its share of snapshots: short rollouts from a zero state are less useful.
 
     A controller observes noisy values: losses with ``loss_noise * sqrt(noise_share / b)`` and seconds with ``jitter``,
@@ -54,18 +55,18 @@ class BatchSimulator:
         fixed_s: constant seconds of a step.
         per_snapshot_s: additional seconds for all snapshots.
         per_share_s: additional seconds for the whole training split.
-        noise_share: the share at which a batch makes half the progress of a full one, at the start.
+        noise_share: share at which a batch initially makes half the progress of a full one.
         growth: factor of the noise scale at the target; 1 keeps it constant.
-        turn: share of the progress to the target at which the factor applies; None: linearly.
-        snapshot_scale: share of snapshots at which a batch makes half the progress of a long one; 0: no effect.
-        progress: of a step without noise.
+        turn: share of the progress to the target at which the factor applies; None for a linear rise.
+        snapshot_scale: share of snapshots at which a batch makes half the progress of a long one; 0 for no effect.
+        progress: progress of a step without noise.
         start: initial loss.
         floor: limit of the loss.
         loss_noise: noise of observed losses.
         jitter: noise of observed seconds.
         validation_noise: noise of the observed validation loss.
         evaluation_s: seconds of an evaluation.
-        seed: of the noise.
+        seed: seed of the noise.
 
     Raises:
         ConfigError: a number is out of range.
@@ -101,8 +102,8 @@ class BatchSimulator:
             or self.start <= self.floor
         ):
             raise ConfigError(
-                f"{self}: sizes are pairs of shares within (0, 1]; seconds and noise are 0 or more, and not all "
-                "seconds 0; noise_share, growth and progress are above 0, and start is above floor."
+                f"{self}: give sizes as pairs of shares within (0, 1]; seconds and noise of 0 or more, not all "
+                "seconds 0; noise_share, growth and progress above 0; and start above floor."
             )
 
     def step_s(self, action: int) -> float:
@@ -115,7 +116,7 @@ class BatchSimulator:
 
         Args:
             action: index of the size.
-            progress_share: share of the progress to the target that is made.
+            progress_share: share of the progress to the target that is already made.
         """
         snapshots, nodes = self.sizes[action]
         growth = progress_share if self.turn is None else float(progress_share >= self.turn)
@@ -132,14 +133,15 @@ class BatchSimulator:
         max_steps: int = 10_000,
         validated: bool = False,
     ) -> SimulatedRun:
-        """Train until the loss is at the target.
+        """Train until the loss reaches the target.
 
         Args:
             controller: chooses among ``sizes``; it is modified.
-            target: a loss between the floor and the start.
-            decide_every: steps between its decisions.
-            max_steps: limit after which the run is stopped.
-            validated: True if decisions use the validation loss, whose evaluation takes time, instead of the batches'.
+            target: loss to reach, between floor and start.
+            decide_every: number of steps between decisions.
+            max_steps: maximum number of steps.
+            validated: True if decisions use the validation loss, whose evaluation takes time, instead of the batches'
+                losses.
 
         Raises:
             ConfigError: the target is not between floor and start.
@@ -170,7 +172,7 @@ class BatchSimulator:
         return SimulatedRun(None, tuple(choices), tuple(losses), tuple(decisions))
 
     def fixed_s_to(self, action: int, target: float) -> float:
-        """Return the seconds to the target with one size throughout.
+        """Return the seconds to the target with a single size.
 
         Raises:
             ConfigError: the target is not between floor and start.
@@ -178,7 +180,7 @@ class BatchSimulator:
         return planned_s(self, (action,), target)
 
     def best_fixed(self, target: float) -> tuple[int, float]:
-        """Return the best fixed size in hindsight: its action and its seconds; ties go to the lower action."""
+        """Return action and seconds of the best fixed size in hindsight; of equal ones, the lowest action."""
         seconds, action = min((self.fixed_s_to(action, target), action) for action in range(len(self.sizes)))
         return action, seconds
 
@@ -189,7 +191,7 @@ class BatchSimulator:
             ConfigError: the target is not between floor and start.
         """
         if not self.floor < target < self.start:
-            raise ConfigError(f"target={target}: it must lie between floor={self.floor} and start={self.start}.")
+            raise ConfigError(f"target={target} must lie between floor={self.floor} and start={self.start}.")
         return math.log((self.start - self.floor) / (target - self.floor))
 
 
@@ -197,21 +199,20 @@ def planned_s(simulator: BatchSimulator, plan: Sequence[int], target: float) -> 
     """Return the seconds to the target of a simulated training with a fixed plan of sizes.
 
     The total decrease of the logarithm of the loss above its floor is divided into equal stages, one per size of the
-    plan; a step has the size of the stage in which it begins. Only the needed share of the last step counts, as in
-    :class:`BatchSimulator`.
+    plan. A step has the size of the stage in which it begins. Only the needed share of the last step counts, as in
 
     Args:
-        simulator: of the training; its noise is ignored.
+        simulator: model of the training; its noise is ignored.
         plan: action of each stage, at least one.
-        target: a loss between floor and start.
+        target: loss to reach, between floor and start.
 
     Raises:
         ConfigError: the plan is empty, or the target is not between floor and start.
-        PlanError: an action does not exist.
+        PlanError: an action is out of range.
     """
     total = simulator.distance(target)
     if not plan:
-        raise ConfigError(f"a plan of no stages to a loss of {target}: give at least one stage.")
+        raise ConfigError(f"the plan to a loss of {target} is empty. Give at least one stage.")
     for action in plan:
         checked_action(action, len(simulator.sizes))
     remaining, seconds = total, 0.0
@@ -239,7 +240,7 @@ _COMMON = BatchSimulator(
     loss_noise=0.02,
     validation_noise=1e-3,
 )
-MAX_STEPS = 30_000  # of a comparison
+MAX_STEPS = 30_000  # maximum steps of a compared run
 TARGET = 0.25  # loss to reach
 LANDSCAPES: Mapping[str, BatchSimulator] = MappingProxyType(
     {
@@ -251,7 +252,7 @@ LANDSCAPES: Mapping[str, BatchSimulator] = MappingProxyType(
         "losses scatter": replace(_COMMON, noise_share=1.2e-4, growth=40.0, loss_noise=0.2, validation_noise=5e-3),
     }
 )
-# name -> the policy, its reward, and whether it uses the validation loss
+# name -> policy, reward, and True if it uses the validation loss
 CONTROLLERS: Mapping[str, tuple[str, str, bool]] = MappingProxyType(
     {
         "random": ("random", "paper", False),
@@ -275,11 +276,11 @@ def run_controllers(
     """Run each controller with every seed, all starting with the middle size.
 
     Args:
-        simulator: of the training; its seed is replaced.
+        simulator: model of the training; its seed is replaced.
         target: loss to reach.
-        seeds: of controllers and of observation noise.
-        decide_every: steps between two decisions.
-        controllers: by name, the policy, its reward, and whether it uses the validation loss.
+        seeds: seeds of controllers and of observation noise.
+        decide_every: number of steps between decisions.
+        controllers: by name, the policy, its reward, and True if it uses the validation loss.
     """
     sizes = simulator.sizes
     choices: dict[str, Any] = {"choices": len(sizes), "initial": len(sizes) // 2, "sizes": sizes}
@@ -296,15 +297,15 @@ def run_controllers(
 
 
 def over_best_fixed(simulator: BatchSimulator, *, names: Sequence[str], seeds: Sequence[int]) -> dict[str, list[float]]:
-    """Return the seconds of some ``CONTROLLERS`` relative to the best fixed size, which is known in hindsight only.
+    """Return the seconds of some ``CONTROLLERS`` relative to the best fixed size, which is only known in hindsight.
 
     Args:
-        simulator: of the training, to ``TARGET``.
-        names: of controllers.
-        seeds: of controllers and of observation noise.
+        simulator: model of the training, to ``TARGET``.
+        names: names of controllers.
+        seeds: seeds of controllers and of observation noise.
 
     Returns:
-        By name, a ratio per seed, ascending; infinite if the target was never reached.
+        By name, a ratio per seed, ascending; infinite if the target was not reached.
     """
     best_s = simulator.best_fixed(TARGET)[1]
     runs = run_controllers(simulator, TARGET, seeds=seeds, controllers={name: CONTROLLERS[name] for name in names})

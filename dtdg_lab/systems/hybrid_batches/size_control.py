@@ -1,4 +1,4 @@
-"""SizeControl: the size of a rank's next batches, as its controller or rank 0 chose it."""
+"""The size of a rank's next batches: fixed, chosen by its controller, or received from rank 0."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dtdg_lab.engine.capabilities import DecisionRow
 from dtdg_lab.systems.hybrid_batches.controller import BatchSizeController, make_controller
 from dtdg_lab.systems.hybrid_batches.sizes import MAX_CHOICES, SizeChoices
 
-# a choice is sent with the number of changes of sizes before it: a choice among other sizes is not followed
+# A choice is sent with the number of earlier changes of sizes: a choice among other sizes is ignored.
 GENERATIONS = CHOICES = MAX_CHOICES
 
 
@@ -19,13 +19,13 @@ class SizeControl:
     """The size of a rank's next batches: fixed, chosen by its controller, or received from rank 0.
 
     Args:
-        config: of the run.
-        sizes: that batches may have.
-        rank: of this process.
+        config: config of the run.
+        sizes: the possible sizes of batches.
+        rank: rank of this process.
 
     Attributes:
         choice: index of the size.
-        controller: chooses sizes, on rank 0; None elsewhere and where the size is fixed.
+        controller: chooses sizes on rank 0; None on other ranks, and if the size is fixed.
     """
 
     def __init__(self, config: RunConfig, sizes: SizeChoices, *, rank: int) -> None:
@@ -55,21 +55,21 @@ class SizeControl:
     def _applies_own(self) -> bool:
         """True if this rank decides, and its choice takes effect at its own next step.
 
-        Sizes are local to a rank, so no exchange is needed. Where gradients are summed over several ranks, all change
-        at one step instead: the choice is sent with the gradients of the next one.
+        That needs no exchange, since sizes are local to a rank. If several ranks sum gradients, all change at the
+        same step instead: the choice is sent with the gradients of the next one.
         """
         return self.controller is not None and (self._config["exchange"] == "models" or self._config.ranks == 1)
 
     @property
     def requested(self) -> int:
-        """The size that the rank which decides wants on all ranks, with the number of changes of sizes before it."""
+        """The size chosen for all ranks, combined with the number of earlier changes of sizes."""
         choice = self.choice if self.controller is None else self.controller.choice
         return self._generation % GENERATIONS * CHOICES + choice
 
     def receive(self, requested: int) -> None:
         """Use the size that rank 0 chose from the next step on, unless sizes have changed since it was sent.
 
-        A rank that has applied its own newer choice already ignores the number, which carries an older one.
+        A rank that applies its own choices ignores it, because its own choice is newer.
         """
         if self._applies_own:
             return
@@ -78,18 +78,18 @@ class SizeControl:
             self.choice = choice
 
     def repeat(self, action: int) -> None:
-        """Make a choice of the run that is replayed, at the step at which it was made."""
+        """Make a choice of the replayed run, at its step."""
         if self.controller is not None:
             self.controller.follow(action)
             if self._applies_own:
                 self.choice = action
 
     def decide_after_step(self, loss: float | None, seconds: float, step_choice: int) -> DecisionRow | None:
-        """Let the controller observe a step, and decide by the losses of batches where it is due.
+        """Let the controller observe a step, and decide by the batches' losses if a decision is due.
 
         Args:
-            loss: of the step's batches on this rank; None where they had no labels.
-            seconds: the step took.
+            loss: loss of the step's batches on this rank; None without labels.
+            seconds: duration of the step.
             step_choice: index of the step's size.
         """
         if self.controller is None:
@@ -99,7 +99,7 @@ class SizeControl:
         return self._decide(None) if by_batches else None
 
     def decide_after_evaluation(self, validation_loss: float | None) -> DecisionRow | None:
-        """Let the controller decide by the validation split, where it is to and is due."""
+        """Let the controller decide by the validation loss, if configured and due."""
         if validation_loss is None or self._config["reward_loss"] != "validation":
             return None
         return self._decide(validation_loss)
@@ -113,7 +113,7 @@ class SizeControl:
         return decision
 
     def apply_settings(self, config: RunConfig, sizes: SizeChoices) -> None:
-        """Apply a config from the next step on; the choice restarts where sizes change."""
+        """Apply a config from the next step on; the choice is reset if sizes change."""
         previous, self._config = self._config, config
         changes_sizes = (sizes.shares, sizes.initial) != (self._sizes.shares, self._sizes.initial)
         self._sizes = sizes
@@ -122,18 +122,18 @@ class SizeControl:
             self.choice = sizes.initial
         if previous["batch_policy"] != config["batch_policy"]:
             self.controller = self._make_controller()
-        elif self.controller is not None and changes_sizes:  # a size it chose, which ranks may not use yet, is replaced
+        elif self.controller is not None and changes_sizes:  # replaces a chosen size that ranks may not use yet
             self.controller.follow(self.choice)
         if self.controller is not None:
             self.controller.rewarded_by(config["reward"])
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the size of steps, and the controller on the rank that decides."""
+        """Return the sizes and the choice, and the controller on the deciding rank."""
         controller = None if self.controller is None else self.controller.state_dict()
         return {"shares": self._shares, "choice": self.choice, "batch_policy": controller}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned, as far as it fits these sizes and this controller."""
+        """Restore a state dict as far as it matches these sizes and this controller."""
         if state.get("shares") == self._shares:
             self.choice, controller = state["choice"], state["batch_policy"]
             if self.controller is not None and controller and controller["policy"] == self.controller.policy:
@@ -145,13 +145,13 @@ class SizeControl:
 
 
 def check_reward(config: RunConfig, *, has_validation: bool) -> None:
-    """Raise if a controller is to be rewarded by a validation split that does not exist.
+    """Raise if a controller is rewarded by the validation loss, but there is no validation split.
 
     Raises:
-        ConfigError: the protocol leaves none.
+        ConfigError: the protocol has no validation split.
     """
     if config["batch_policy"] != "none" and config["reward_loss"] == "validation" and not has_validation:
         raise ConfigError(
-            f"reward_loss='validation', and protocol={config.protocol!r} leaves no validation split. "
-            "Choose another protocol (such as warm), or reward_loss='train'."
+            f"reward_loss='validation' needs a validation split, but protocol={config.protocol!r} has none. "
+            "Choose another protocol (such as warm), or set reward_loss='train'."
         )

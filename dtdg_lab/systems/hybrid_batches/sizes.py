@@ -14,7 +14,7 @@ from dtdg_lab.core.plans import BatchSize
 Grid = tuple[tuple[float, float], ...]
 
 MAX_CHOICES = 1024
-_ROUNDING = 1e-9  # tolerance within which a share of a whole is taken for a whole number
+_ROUNDING = 1e-9  # tolerance for whole numbers in products of shares
 _ITEMS: Mapping[str, str] = MappingProxyType(
     {
         "batch_snapshots": "snapshots of the training split",
@@ -30,9 +30,9 @@ def resolved(value: float, total: int, name: str) -> int:
     """Convert a share or a whole number to a number of items.
 
     Args:
-        value: a share up to 1 (1 is all; rounded up, so that it is at least one item), or a whole number above 1.
+        value: a share up to 1 (1 is all; rounded up to at least one item), or a whole number above 1.
         total: number of items, at least 1.
-        name: of the option, for messages.
+        name: name of the option, for messages.
 
     Returns:
         1 to ``total``.
@@ -43,8 +43,8 @@ def resolved(value: float, total: int, name: str) -> int:
     if not _is_size(value) or value > total:
         counts = f" or a whole number from 2 to {total}" if total > 1 else ""
         raise ConfigError(
-            f"{name}={shortened(value)} of {total} {_ITEMS.get(name, 'items')}: a share above 0 and up to 1 (1 is all)"
-            f"{counts} is allowed."
+            f"{name}={shortened(value)} is not allowed for {total} {_ITEMS.get(name, 'items')}: give a share above 0 "
+            f"and up to 1 (1 is all){counts}."
         )
     return int(value) if value > 1 else max(1, math.ceil(value * total - _ROUNDING))
 
@@ -64,28 +64,28 @@ def batch_size(
     """Return the size of a part's batches.
 
     Args:
-        batch_snapshots: share or number of snapshots, as :func:`resolved` reads it.
+        batch_snapshots: share or number of snapshots, as in :func:`resolved`.
         batch_nodes: share or number of targets.
         snapshots: T of the training split.
-        candidates: the part's nodes that may be targets.
-        options: the options that the two come from, for messages: ``("snapshot_sizes", "node_sizes")`` for a grid.
+        candidates: number of the part's nodes that may be targets.
+        options: names of the two options, for messages: ``("snapshot_sizes", "node_sizes")`` for a grid.
 
     Raises:
-        ConfigError: one of them is not allowed, for example more snapshots than there are.
+        ConfigError: a value is not allowed, such as more snapshots than there are.
     """
     return BatchSize(resolved(batch_snapshots, snapshots, options[0]), resolved(batch_nodes, candidates, options[1]))
 
 
 def grid(snapshot_sizes: str, node_sizes: str) -> Grid:
-    """Return the sizes that a batch-size controller chooses from: each number of snapshots with each of targets.
+    """Return the sizes that a batch-size controller chooses from: all pairs of numbers of snapshots and of targets.
 
     Args:
-        snapshot_sizes: shares or whole numbers, such as ``"0.1 0.2 0.3"``; spaces or commas between them.
-        node_sizes: those of targets.
+        snapshot_sizes: shares or whole numbers, such as ``"0.1 0.2 0.3"``, separated by spaces or commas.
+        node_sizes: the same for targets.
 
     Returns:
         (batch_snapshots, batch_nodes) of each action. The action's index is the index in ``snapshot_sizes`` times
-        the number of vertex sizes, plus the index in ``node_sizes``.
+        the number of sizes in ``node_sizes``, plus the index in ``node_sizes``.
 
     Raises:
         ConfigError: a list is empty, repeats a size, or contains an invalid size.
@@ -98,7 +98,7 @@ def grid(snapshot_sizes: str, node_sizes: str) -> Grid:
 
 def _parsed(option: str, text: str) -> tuple[float, ...]:
     """Return the numbers of a list, in its order."""
-    example = f"Give some, such as {option}={_EXAMPLES[option]!r}."
+    example = f"Give sizes such as {option}={_EXAMPLES[option]!r}."
     try:
         sizes = tuple(float(item) for item in text.replace(",", " ").split())
     except ValueError as error:
@@ -108,18 +108,18 @@ def _parsed(option: str, text: str) -> tuple[float, ...]:
     for size in sizes:
         if not _is_size(size):
             raise ConfigError(
-                f"{option}={shortened(text)}: {size} is not a size. Shares above 0 and up to 1 (1 is all) and whole "
-                f"numbers above 1 are allowed. {example}"
+                f"{option}={shortened(text)}: {size} is not a size. Give shares above 0 and up to 1 (1 is all), or "
+                f"whole numbers above 1. {example}"
             )
     if len(set(sizes)) < len(sizes):
-        raise ConfigError(f"{option}={shortened(text)} repeats a size: list each once.")
+        raise ConfigError(f"{option}={shortened(text)} repeats a size. List each size once.")
     return sizes
 
 
 def nearest(sizes: Grid, batch_snapshots: float, batch_nodes: float) -> int:
-    """Return the action whose sizes are nearest by ratio to the given ones; the first of equally near ones.
+    """Return the action whose sizes are nearest by ratio; of equally near ones, the first.
 
-    Shares and whole numbers are compared as given: a run should use the same kind for both.
+    Shares and whole numbers are compared as given, so a run should use the same kind for both.
 
     Args:
         sizes: at least one.
@@ -134,12 +134,12 @@ def nearest(sizes: Grid, batch_snapshots: float, batch_nodes: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SizeChoices:
-    """The sizes that the batches of a run may have: one that is set, or those that a controller chooses from.
+    """The possible batch sizes of a run: a fixed one, or those that a controller chooses from.
 
     Attributes:
-        shares: of each of the N_A choices, the snapshots and nodes as they were given.
-        sizes: of each of P parts, N_A sizes.
-        initial: the choice to begin with.
+        shares: snapshots and nodes of each of the N_A choices, as given.
+        sizes: N_A sizes of each of P parts.
+        initial: the first choice.
     """
 
     shares: Grid
@@ -148,21 +148,21 @@ class SizeChoices:
 
     @classmethod
     def of(cls, config: RunConfig, *, snapshots: int, candidates: Sequence[int]) -> SizeChoices:
-        """Return the choices that a config asks for.
+        """Return the choices of a config.
 
         Args:
             config: the run's settings.
             snapshots: T of the training split.
-            candidates: nodes that may be targets, of each of P parts.
+            candidates: number of possible targets of each of P parts.
 
         Raises:
-            ConfigError: a size is beyond the snapshots or nodes that there are, or a controller has one choice.
+            ConfigError: a size exceeds the snapshots or nodes, or a controller has only one choice.
         """
         empty = [part for part, number in enumerate(candidates) if not number]
         if empty:
             raise ConfigError(
-                f"part {empty[0]} has no node with a label that training counts: a batch of its targets has no "
-                "loss. Set fewer parts, or another partitioner."
+                f"part {empty[0]} has no labelled node that training counts, so its batches have no loss. Set fewer "
+                "parts, or another partitioner."
             )
 
         def by_part(shares: Grid, options: tuple[str, str]) -> tuple[tuple[BatchSize, ...], ...]:
@@ -179,15 +179,15 @@ class SizeChoices:
         if not 2 <= len(shares) <= MAX_CHOICES:
             raise ConfigError(
                 f"snapshot_sizes={config['snapshot_sizes']!r} x node_sizes={config['node_sizes']!r} give the "
-                f"batch-size controller {len(shares)} to choose from: 2 to {MAX_CHOICES} are allowed. Change them, or "
-                "set batch_policy='none'."
+                f"batch-size controller {len(shares)} sizes, but it needs 2 to {MAX_CHOICES}. Change them, or set "
+                "batch_policy='none'."
             )
         sizes = by_part(shares, ("snapshot_sizes", "node_sizes"))
         if not any(len(set(part_sizes)) > 1 for part_sizes in sizes):
             raise ConfigError(
-                f"a batch policy with one action: all of snapshot_sizes={config['snapshot_sizes']!r} x node_sizes="
-                f"{config['node_sizes']!r} come to {sizes[0][0].snapshots} snapshots x {sizes[0][0].vertices} "
-                "nodes here. Give sizes that are farther apart, or set batch_policy='none'."
+                f"the batch-size controller has only one size: all of snapshot_sizes={config['snapshot_sizes']!r} x "
+                f"node_sizes={config['node_sizes']!r} come to {sizes[0][0].snapshots} snapshots x "
+                f"{sizes[0][0].vertices} nodes. Give sizes that are farther apart, or set batch_policy='none'."
             )
         return cls(shares, sizes, nearest(shares, *fixed))
 

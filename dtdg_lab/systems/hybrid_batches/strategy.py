@@ -42,30 +42,30 @@ from dtdg_lab.training.memory import fits_memory
 from dtdg_lab.training.partition import partition_event
 
 BATCH_SETTINGS = {"batch_snapshots", "batch_nodes", "batch_policy", "reservoir"}
-QUICK_ROWS = 1_000_000  # nodes of all snapshots; a step on six million takes 23 s while its memory is followed
-HYBRID, STATES = "hybrid", "hybrid_states"  # in the plan of a checkpoint
+QUICK_ROWS = 1_000_000  # rows over all snapshots; a step on six million takes 23 s while its memory is measured
+HYBRID, STATES = "hybrid", "hybrid_states"  # keys in the state of a checkpoint
 
 
 class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, DescribesMemory, RunsInBackground):
-    """Each step, each part trains one batch: N_S consecutive snapshots of N_V target nodes.
+    """Each part trains one batch per step: N_S consecutive snapshots of N_V target nodes.
 
-    A batch starts from state zero, or from the states that earlier batches computed for its nodes (truncated BPTT).
-    A batch has every neighbour that its layers reach, out of the part's own copies. So its loss, the mean over its
-    snapshots of the mean over its targets, and its gradients are those of the same targets in the whole graph: exactly
-    for memories ``per_vertex``, ``weights`` and ``none``, approximately as
-    ``ReplicatedStrategy`` of vertex_parts says for others. A step's gradients are means over
-    parts whose batch has labels. With all trained nodes it is a snapshot batch, with all snapshots a node batch.
+    A batch starts from a zero state, or from the states that earlier batches computed for its nodes (truncated BPTT).
+    It has every neighbour that its layers reach, from the part's own copies. Its loss is the mean over its snapshots of
+    the mean over its targets. Loss and gradients equal those of the same targets in the whole graph: exactly for
+    memories ``per_vertex``, ``weights`` and ``none``, approximately for others (see ``ReplicatedStrategy`` of
+    vertex_parts). A step's gradients are means over parts whose batch has labels. With all trained nodes it is a
+    snapshot batch, with all snapshots a node batch.
 
-    Where batches are kept, a step takes one of them by the probability of equation 4, else all nodes of as many
-    snapshots, which need no building (where these stand in), else a new batch.
+    With a reservoir, a step takes one of its batches with the probability of equation 4. Otherwise it takes all nodes
+    of as many snapshots, which need no building, if ``stands_in``, or builds a new batch.
 
     Args:
-        context: what it is built from.
-        parts: those of this rank.
+        context: the run's model, graph, task and settings.
+        parts: the parts of this rank.
 
     Attributes:
-        step: which one is computed next, of the run; it decides all draws.
-        size: of the next batches.
+        step: the next step of the run; it determines all draws.
+        size: size of the next batches.
 
     References: DynaHB sections 4.2 (balanced groups), 5 (hybrid batches), 5.2 (reservoir; algorithms 2 and 3).
     """
@@ -92,7 +92,7 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
     # steps
 
     def epoch(self, epoch: int) -> Sequence[Step]:
-        """Return as many steps in every epoch."""
+        """Return the steps of an epoch; every epoch has the same number."""
         own = tuple(part.number for part in self.parts)
         return tuple(Step(number, own, len(self._candidates)) for number in range(self.context.config["epoch_batches"]))
 
@@ -110,7 +110,7 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
         return StepResult(loss_sum, labelled, sum(run.own * len(run.snapshots) for run in runs))
 
     def try_largest(self, source: str, marks: StepMarks) -> None:
-        """Compute the largest batches that steps may have, for their memory; nothing of them is kept.
+        """Compute the largest possible batches to measure their memory; keep nothing of them.
 
         Args:
             source: ``new`` or ``snapshot``.
@@ -119,50 +119,50 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
         self._train([replace(batch.run, states=None) for batch in self.supply.largest(source)], marks)
 
     def rows(self) -> RecordRows:
-        """Return and forget the rows of ``targets`` and ``reservoir``."""
+        """Return the rows of ``targets`` and ``reservoir``, and forget them."""
         return self.supply.rows()
 
     def open(self) -> None:
-        """Let generators begin, where batches are kept."""
+        """Start the generators if there is a reservoir."""
         self.supply.open()
 
     def close(self) -> None:
-        """Let generators end; a second call does nothing."""
+        """Stop the generators; idempotent."""
         self.supply.close()
 
     def on_step_start(self, step: int) -> None:
-        """Draw the next batches as those of this step of the run."""
+        """Draw the next batches for this step of the run."""
         self.step, self._step_choice = step, self.size.choice
 
     def replay_draws(self, drawn: Mapping[tuple[int, int], Any]) -> None:
-        """Use the batches of the run that is replayed."""
+        """Use the batches of the replayed run."""
         self.supply.replay = drawn
 
     @property
     def share(self) -> float:  # type: ignore[override]
-        """Share of all nodes that may be targets, which this rank's parts have."""
+        """This rank's share of all nodes that may be targets."""
         return sum(self._candidates[part.number] for part in self.parts) / sum(self._candidates)
 
     # memory
 
     def probe_steps(self) -> Iterator[Callable[[StepMarks], Any]]:
-        """Yield the largest batches: all nodes where these may stand in for a batch."""
+        """Yield the largest batches: all nodes if these may stand in for a batch."""
         if not self._is_quick:
             self._measure_fallback()
         yield partial(self.try_largest, SNAPSHOT if self.supply.stands_in else NEW)
         self._deviation = loss_deviation(self.context, self.parts[0].again(Draw(NEW, self.size.choice, 0)).run)
 
     def probes_after(self, before: Strategy) -> bool:
-        """Return True: the event of the batches says what was measured then."""
+        """Return True: the event of the batches contains the measured deviation."""
         return True
 
     @property
     def _is_quick(self) -> bool:
-        """True if a step on all nodes need not wait until the first epoch is over: it is short, or nothing is kept."""
+        """True if a step on all nodes is fast enough to be measured before the first epoch, or is not needed."""
         return not self.supply.settings.on or sum(batch.rows for batch in self.supply.largest(SNAPSHOT)) <= QUICK_ROWS
 
     def _measure_fallback(self) -> None:
-        """Measure whether a step on all nodes fits its memory limit, so that it can stand in for another."""
+        """Measure if a step on all nodes fits its memory limit, so that it can stand in for another."""
         if not self.supply.settings.on:
             return
         limit_bytes = self._config["fallback_memory_gib"] * GIB
@@ -179,7 +179,7 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
         return [partition_event(self.context), self._batch_event()]
 
     def settings_events(self, changes: Collection[str]) -> list[Event]:
-        """Return new sizes, and whether the reservoirs of this rank hold nothing of some size."""
+        """Return the new sizes, and this rank's reservoirs that cannot hold any batch of some size."""
         if not BATCH_SETTINGS & set(changes):
             return []
         events: list[Event] = []
@@ -192,7 +192,7 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
         return events
 
     def _batch_event(self) -> Event:
-        """Return sizes, and how batches come about."""
+        """Return the event of the batches."""
         config, sizes, train = self._config, self.supply.sizes, self.context.train
         facts, capacities = [], []
         for share, *part_sizes in zip(sizes.shares, *sizes.sizes, strict=True):
@@ -229,7 +229,7 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
 
     @property
     def requested_choice(self) -> int:
-        """The size that the rank which decides wants on all ranks, with the number of changes of sizes before it."""
+        """The size chosen for all ranks, combined with the number of earlier changes of sizes."""
         return self.size.requested
 
     def receive_choice(self, choice: int) -> None:
@@ -237,26 +237,26 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
         self.size.receive(choice)
 
     def repeat_decision(self, action: Any) -> None:
-        """Make a choice of the run that is replayed, at the step at which it was made."""
+        """Make a choice of the replayed run, at its step."""
         self.size.repeat(action)
 
     def decide_after_step(self, loss: float | None, seconds: float) -> DecisionRow | None:
-        """Let the controller observe a step, and decide by the losses of batches where it is due.
+        """Let the controller observe a step, and decide by the batches' losses if a decision is due.
 
         Args:
-            loss: of the step's batches on this rank; None where they had no labels.
-            seconds: the step took.
+            loss: loss of the step's batches on this rank; None without labels.
+            seconds: duration of the step.
         """
         return self.size.decide_after_step(loss, seconds, self._step_choice)
 
     def decide_after_evaluation(self, validation_loss: float | None) -> DecisionRow | None:
-        """Let the controller decide by the validation split, where it is to and is due."""
+        """Let the controller decide by the validation loss, if configured and due."""
         return self.size.decide_after_evaluation(validation_loss)
 
     # changes
 
     def validate_settings(self, config: RunConfig) -> str:
-        """Return why batches cannot be as a config has them; empty where they can. The same on all ranks."""
+        """Return why a config's batches are impossible, empty if they are possible; the same on all ranks."""
         try:
             self._size_choices(config)
             check_reward(config, has_validation=bool(self.context.validation))
@@ -265,7 +265,7 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
         return ""
 
     def apply_settings(self, config: RunConfig) -> None:
-        """Apply a config from the next step on; the choice restarts where sizes change."""
+        """Apply a config from the next step on; the choice is reset if sizes change."""
         previous, self._config = self._config, config
         sizes = self._size_choices(config)
         self.size.apply_settings(config, sizes)
@@ -276,13 +276,13 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
     # state
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the size of steps, the controller on the rank that decides, and the cached states of own parts."""
+        """Return the sizes, the controller on the deciding rank, and the cached states of own parts."""
         state: dict[str, Any] = {HYBRID: self.size.state_dict()}
         states = {part.number: part.states.state_dict() for part in self.parts if part.states is not None}
         return {**state, STATES: states} if states else state
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from the state of a checkpoint, as far as it fits."""
+        """Restore the state of a checkpoint as far as it matches the sizes, the policy and the parts."""
         self.size.load_state_dict(state.get(HYBRID, {}))
         states = state.get(STATES, {})
         for part in self.parts:
@@ -291,12 +291,12 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
 
     @property
     def at_rest(self) -> bool:
-        """True if a checkpoint without :meth:`carried_state` has all that is restored: no rank's states are missing."""
+        """True if a checkpoint is complete without :meth:`carried_state`: no other rank has states of its own."""
         has_states = any(part.states is not None for part in self.parts)
         return not has_states or self.context.group.size == 1 or self._config["exchange"] == "models"
 
     def carried_state(self) -> dict[str, Any]:
-        """Return the cached states of all ranks' parts where ranks step together, which is collective; else nothing."""
+        """Return the cached states of all ranks' parts if ranks step together (collective); otherwise nothing."""
         if self.at_rest:
             return {}
         states = {}
@@ -308,11 +308,11 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
 
 
 def loss_deviation(context: BuildContext, run: TargetRun) -> float | None:
-    """Return how far the loss of a batch is from that of the same targets in the whole graph.
+    """Return the relative deviation of a batch's loss from that of the same targets in the whole graph.
 
-    It is the relative difference under the present parameters: rounding, but for models that batches approximate. These
-    are DCRNN (state from beyond the batch is cut off) and EvolveGCN-H (the best nodes are looked for among the
-    targets). None where the batch has no labels. Gradients are changed.
+    Under the current parameters it is due to rounding, except for models that batches approximate: DCRNN (state from
+    beyond the batch is cut off) and EvolveGCN-H (the best nodes are chosen among the targets). None if the batch has no
+    labels. Gradients are modified.
     """
     model, sequence = context.model, context.sequence
     run = replace(run, states=None)
@@ -333,7 +333,8 @@ def build(context: BuildContext) -> HybridBatchStrategy:
     Raises:
         UnsupportedError: the task needs all nodes at once.
         LabError: the copies, the reservoirs or the cached states do not fit their budgets, or the model has no state
-            per node that could be cached.
+        per
+            node to cache.
     """
     config, model, partition, task = context.config, context.model, context.partition, context.task
     assert partition is not None
@@ -359,6 +360,6 @@ def build(context: BuildContext) -> HybridBatchStrategy:
 
 
 def candidates(partition: Partition, task: Task) -> tuple[int, ...]:
-    """Return the nodes of each part that may be targets of batches."""
+    """Return the number of possible targets of each part."""
     trained = task.trains()
     return tuple(int(trained[partition.vertices(part)].sum()) for part in range(partition.parts))

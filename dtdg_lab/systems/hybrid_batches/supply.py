@@ -1,4 +1,4 @@
-"""The supply of a rank's batches: those of its parts, their reservoirs, and the generators that fill these."""
+"""The supply of a rank's batches: its parts, their reservoirs, and the generators that fill them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dtdg_lab.systems.hybrid_batches.part_batches import Draw, PartBatches, Prep
 from dtdg_lab.systems.hybrid_batches.reservoir import ReservoirSettings
 from dtdg_lab.systems.hybrid_batches.sizes import SizeChoices
 
-MAP_EVERY_S, LEVELS_EVERY_S = 0.2, 0.5  # between rows that are only looked at
+MAP_EVERY_S, LEVELS_EVERY_S = 0.2, 0.5  # minimum seconds between rows that only serve charts
 
 
 class TargetRow(NamedTuple):
-    """A batch of one part, of the table ``targets``."""
+    """A batch of one part: a row of the table ``targets``."""
 
     part: int
     action: int
@@ -33,7 +33,7 @@ class TargetRow(NamedTuple):
 
 
 class ReservoirRow(NamedTuple):
-    """The level of a part's reservoir for one size, of the table ``reservoir``."""
+    """The level of a part's reservoir for one size: a row of the table ``reservoir``."""
 
     time_ns: int
     part: int
@@ -47,19 +47,19 @@ class ReservoirRow(NamedTuple):
 
 
 class BatchSupply:
-    """Draws a batch of each part in each step, and keeps batches where a reservoir is on.
+    """Draws a batch of each part in each step, and keeps batches if there is a reservoir.
 
     Args:
-        parts: those of this rank.
-        sizes: that batches may have.
+        parts: the parts of this rank.
+        sizes: the possible sizes.
         settings: of the reservoirs.
 
     Attributes:
-        stands_in: True if a snapshot batch may stand in for one that the reservoir does not give.
-        replay: what each step and part drew in a run that is repeated; None where batches are drawn.
+        stands_in: True if a snapshot batch may replace one that the reservoir lacks.
+        replay: draws of each step and part of a replayed run; None if batches are drawn.
 
     Raises:
-        ConfigError: a part has batches that are larger than its reservoir.
+        ConfigError: a batch of some part is larger than its reservoir.
     """
 
     def __init__(self, parts: Sequence[PartBatches], sizes: SizeChoices, settings: ReservoirSettings) -> None:
@@ -74,7 +74,7 @@ class BatchSupply:
         self.check_fits()
 
     def use(self, sizes: SizeChoices, settings: ReservoirSettings) -> None:
-        """Draw batches of these sizes, and keep them in these reservoirs, from the next step on."""
+        """Draw batches of these sizes from these reservoirs, from the next step on."""
         is_same = (sizes.sizes, settings) == (self.sizes.sizes, self.settings)
         self.sizes, self.settings = sizes, settings
         if not is_same:
@@ -95,18 +95,18 @@ class BatchSupply:
         """Raise unless the reservoirs can hold one batch of each size.
 
         Raises:
-            ConfigError: one of this rank's parts has batches that are larger.
+            ConfigError: a batch of some part is larger.
         """
         for part in self.parts if self.settings.on else ():
             part.check_fits(self._part_bytes)
 
     def open(self) -> None:
-        """Let generators begin, where batches are kept."""
+        """Start the generators if there is a reservoir."""
         self._is_open = True
         self._start()
 
     def close(self) -> None:
-        """Let generators end; a second call does nothing."""
+        """Stop the generators; idempotent."""
         self._is_open = False
         self._stop()
 
@@ -123,12 +123,12 @@ class BatchSupply:
         """Draw the batch of each part in a step, and record it.
 
         Args:
-            step: of the run; it decides all draws.
-            action: the size.
+            step: step of the run; determines all draws.
+            action: index of the size.
 
         Raises:
             RunFailedError: a generator has failed.
-            ConfigError: the replayed run recorded no batch of this step.
+            ConfigError: the replayed run has no batch of this step.
         """
         if self._generators is not None:
             self._generators.check()
@@ -146,12 +146,12 @@ class BatchSupply:
             return part.again(Draw(*self.replay[step, part.number]))
         except KeyError as error:
             raise ConfigError(
-                f"replay: no batch of step {step} and part {part.number} was recorded. Replay the records of one "
-                "rank, with the settings, data and ranks of their run."
+                f"the replayed run has no batch of step {step} and part {part.number}. Replay the records of one rank, "
+                "with the settings, data and ranks of their run."
             ) from error
 
     def largest(self, source: str) -> list[Prepared]:
-        """Return the largest batch of each part from ``new`` or ``snapshot``; nothing of them is kept."""
+        """Return the largest batch of each part from ``new`` or ``snapshot``, without keeping them."""
         batches = []
         for part in self.parts:
             targets = [size.targets for size in part.sizes]
@@ -159,7 +159,7 @@ class BatchSupply:
         return batches
 
     def rows(self) -> RecordRows:
-        """Return and forget the recorded rows: of ``targets``, and of ``reservoir`` twice a second."""
+        """Return the new rows of ``targets``, and twice a second of ``reservoir``; forget them."""
         rows, self._rows = self._rows, []
         now_s = time.monotonic()
         if self._generators is None or now_s - self._levels_s < LEVELS_EVERY_S:

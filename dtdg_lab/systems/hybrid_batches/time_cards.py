@@ -1,4 +1,4 @@
-"""Cards over the time of a run: steps, or seconds where each rank counts its own steps."""
+"""Chart cards over the time of a run: steps, or seconds if each rank counts its own steps."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from dtdg_lab.visualization.chart import SECONDS_TITLE, STEPS_TITLE, ChartOption
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
 from dtdg_lab.visualization.traces import Drawn
 
-_MARGIN = 0.01  # of the axis, before its begin and after its end
+_MARGIN = 0.01  # share of the axis, at both ends
 
 
 def time_axis(tables: RunTables, options: ChartOptions) -> XAxis:
-    """Return the axis of a chart over time: seconds where steps of ranks are not the same."""
+    """Return the axis of a chart over time: seconds if ranks count their own steps."""
     return "seconds" if tables.own_steps else options.x
 
 
 def end_of(tables: RunTables, x: XAxis) -> float:
-    """Return the end of the axis now."""
+    """Return the current end of the axis."""
     return tables.seconds if x == "seconds" else float(max(tables.steps.values(), default=0))
 
 
 def time_of(decision: Decision, x: XAxis) -> float:
-    """Return the place of a decision on the axis."""
+    """Return the position of a decision on the axis."""
     return round(decision.seconds, 3) if x == "seconds" else decision.step
 
 
 def begin_of(times: Sequence[float], end: float) -> float:
-    """Return the begin of an axis: 0, or the first time that is known where earlier rows are not in memory."""
+    """Return the start of an axis: 0, or the first known time if earlier rows are not in memory."""
     first = min(times, default=0.0)
     return 0.0 if first < 0.2 * end else first
 
@@ -43,7 +43,7 @@ def begin_of(times: Sequence[float], end: float) -> float:
 def time_card(
     tables: RunTables, x: XAxis, data: Sequence[Drawn], title: str, *, begin: float = 0.0, **layout: Any
 ) -> Figure:
-    """Return a card over the time of a run from ``begin`` to now, with the changes of settings meanwhile."""
+    """Return a card over the run's time from ``begin`` to now, with the changes of settings."""
     end = max(end_of(tables, x), begin)
     margin = _MARGIN * max(end - begin, 1e-3)
     axis = {"range": [begin - margin, end + margin], **layout.pop("xaxis", {})}
@@ -54,20 +54,20 @@ def time_card(
 
 
 def stretches(x: Array, begin: float, end: float, count: int) -> tuple[Array, Array]:
-    """Return the number of the stretch of each place on the axis, and the middle of each stretch."""
+    """Return the bin of each position on the axis, and the middle of each bin."""
     bounds = np.linspace(begin, end, count + 1)
     middles = (bounds[:-1] + bounds[1:]) / 2
     return np.clip(np.searchsorted(bounds, x, side="right") - 1, 0, count - 1), middles
 
 
-# How lines of the batch sizes differ: a colour for the snapshots, dashes for the nodes.
+# Line styles of the batch sizes: colour for snapshots, dashes for nodes.
 
 
 _DASHES = ("solid", "dash", "dot")
 
 
 def size_line(sizes: Sequence[SizeFacts], action: int, *, in_use: bool) -> Drawn:
-    """Return the looks of a size's line; the one in use is thicker."""
+    """Return the style of a size's line; the one in use is thicker."""
     snapshots, nodes = _amounts(sizes)
     pair = sizes[action].shares
     dash = _DASHES[nodes.index(pair[1]) % len(_DASHES)]
@@ -75,7 +75,7 @@ def size_line(sizes: Sequence[SizeFacts], action: int, *, in_use: bool) -> Drawn
 
 
 def size_keys(sizes: Sequence[SizeFacts]) -> list[Key]:
-    """Return what colours and dashes mean."""
+    """Return the legend of colours and dashes."""
     snapshots, nodes = _amounts(sizes)
     keys: list[Key] = [
         (f"{amount_text(value)} of snapshots", series_colour(number), "line") for number, value in enumerate(snapshots)

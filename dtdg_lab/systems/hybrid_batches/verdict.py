@@ -1,4 +1,4 @@
-"""A comparison of a batch-size controller with the best fixed size, by runs that differ in nothing else."""
+"""Comparison of a batch-size controller with the best fixed size, by runs that are otherwise equal."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ if TYPE_CHECKING:
 _CONTROLLERS: Mapping[str, str] = MappingProxyType(
     {"dqn": "the DQN", "bandit": "the bandit", "law": "the scaling law", "random": "the random controller"}
 )
-# in which runs may differ and yet be compared: what steers sizes, the seed, and how long they may go on
+# in which compared runs may differ: the sizes, the seed and the length
 _FREE = frozenset({"batch_snapshots", "batch_nodes", "system", "seed", "epochs", "name"})
 
 
 def controller_verdict(runs: Sequence[ComparedRun], target: float) -> str:
-    """Return whether a controller reached a loss before the best fixed size; empty where the runs do not tell.
+    """Return whether a controller reached a loss before the best fixed size; empty if the runs do not show it.
 
-    Compared are runs of the same settings but for sizes, controllers and seeds; of several seeds the median counts. A
-    run whose sizes or controller were changed while it trained is left out.
+    Compared runs differ only in sizes, controllers and seeds; the median over seeds counts. A run whose sizes or
+    controller changed during training is left out.
 
     Args:
-        runs: with the seconds until each reached the loss.
+        runs: runs with the seconds until each reached the loss.
+        target: the loss.
         target: the loss.
     """
     groups: dict[tuple[tuple[str, str], ...], list[tuple[HybridFacts, float]]] = {}
@@ -45,14 +46,14 @@ def controller_verdict(runs: Sequence[ComparedRun], target: float) -> str:
 
 
 def _only_plan(tables: RunTables) -> HybridFacts | None:
-    """Return the hybrid batches of a run; None where it has none, or they were changed."""
+    """Return the hybrid batches of a run; None if it has none, or if they were changed."""
     plans = [facts for _, facts in tables.typed(HybridFacts)]
     kinds = {facts and (facts.sizes, facts.batch_policy, facts.candidates) for facts in plans}
     return plans[-1] if len(kinds) == 1 else None
 
 
 def _shared_settings(tables: RunTables) -> tuple[tuple[str, str], ...]:
-    """Return the settings that must be the same for times to be compared."""
+    """Return the settings that must be equal for times to be compared."""
     steering = {name for entry in catalogue.names("control") for name in catalogue.entry("control", entry).options}
     flat = tables.config.flat
     return tuple(sorted((name, repr(value)) for name, value in flat.items() if name not in _FREE | steering))

@@ -1,6 +1,6 @@
 """Work of an epoch whose steps are batches of some snapshots of some nodes.
 
-Batches are drawn as a run draws them, a few of each part, and counted; an epoch is taken as their mean.
+A few batches of each part are drawn as in a run, and counted; an epoch is estimated from their mean.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from dtdg_lab.systems.hybrid_batches.sampler import TargetSampler, load_groups
 from dtdg_lab.systems.hybrid_batches.sizes import batch_size, grid
 from dtdg_lab.systems.workload import EpochWork, Facts, on_ranks, plain_work, some_parts
 
-DRAWN_BATCHES = 4  # of a part and size
+DRAWN_BATCHES = 4  # per part and size
 
 
 def hybrid_work(facts: Facts) -> EpochWork:
-    """Count some snapshots of some nodes of every part, with all neighbours that their layers reach.
+    """Predict the work of batches: some snapshots of some nodes of every part, with all neighbours that layers reach.
 
-    Where a batch policy chooses, the mean over its sizes. Batches out of a reservoir count as new ones.
+    With a batch policy, the mean over its sizes. Batches from a reservoir count as new ones.
 
     References: DynaHB section 5, definition 3.
     """
@@ -47,7 +47,7 @@ def hybrid_work(facts: Facts) -> EpochWork:
     every = np.full(ranks, float(steps * parts_of_rank))
     measures = facts.measured(partition)
     held_bytes = on_ranks(measures.cached_bytes.astype(float), ranks)
-    if config["reservoir"] and config["fallback_memory_gib"] > 0:  # all nodes of the window may stand in for a batch
+    if config["reservoir"] and config["fallback_memory_gib"] > 0:  # all nodes of the window may replace a batch
         every_snapshot = largest[2] / len(facts.train)
         inner = (facts.reach - 1) / facts.reach
         all_rows = measures.owned * len(facts.train) + measures.replicated.sum(axis=0) * inner
@@ -71,16 +71,16 @@ def hybrid_work(facts: Facts) -> EpochWork:
 
 
 def _reached(facts: Facts, batch: TargetBatch, part_nodes: NDArray[np.int64]) -> tuple[float, float, float]:
-    """Rows, edges and snapshots of a batch with its neighbours."""
+    """Return rows, edges and snapshots of a batch with its neighbours."""
     snapshots = [facts.graph.snapshots[t] for t in batch.snapshots]
     targets = part_nodes[batch.targets]
-    together = facts.memory in ("per_vertex", "neighbourhood")  # states run through all of them
+    together = facts.memory in ("per_vertex", "neighbourhood")  # the state connects all snapshots
     distance = hop_distance(snapshots, targets, facts.reach, facts.directions) if together else None
     rows = edges = 0
     for snapshot in snapshots:
         reach = distance
         if reach is None:
             reach = hop_distance([snapshot], targets, facts.reach, facts.directions)
-        rows += int((reach < facts.reach).sum())  # the outermost are read, and nothing is computed for them
+        rows += int((reach < facts.reach).sum())  # the outermost nodes are only read
         edges += int(np.diff(snapshot.indptr)[reach < facts.reach].sum())
     return float(rows), float(edges), float(len(snapshots))

@@ -26,27 +26,27 @@ class SingleFamily(SystemFamily):
     name = "single"
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Raise on more than one rank or part."""
+        """Raise unless there is one rank and one part."""
         if (settings["ranks"], settings["parts"]) != (1, 1):
             raise UnsupportedError(
-                f"a system of one process needs one rank and one part, but ranks={settings['ranks']}, "
+                f"system={settings['system']!r} needs one rank and one part, but ranks={settings['ranks']}, "
                 f"parts={settings['parts']}. Set ranks=1 and parts=1, or choose system='psg'."
             )
 
     def charts(self) -> Sequence[Chart]:
-        """Return the time of each snapshot or of products that they share, memory, and edges in common."""
+        """Return the charts of times of snapshots, shared products, memory and common edges."""
         from dtdg_lab.systems.single.charts import COMMON_EDGES, SHARING, SNAPSHOTS, STEP_MEMORY
 
         return SNAPSHOTS, SHARING, STEP_MEMORY, COMMON_EDGES
 
     def tiles(self, tables: RunTables) -> Sequence[Tile]:
-        """Return validation loss, step time, computing, memory, and energy or snapshots that share a product."""
+        """Return the tiles: validation loss, step time, computing, memory, and energy or shared products."""
         from dtdg_lab.systems.single.page import single_tiles
 
         return single_tiles(tables)
 
     def suggestions(self, config: RunConfig) -> Sequence[Suggestion]:
-        """Return other settings to try."""
+        """Return suggestions of other settings."""
         from dtdg_lab.systems.single.page import single_suggestions
 
         return single_suggestions(config)
@@ -58,7 +58,7 @@ class SingleFamily(SystemFamily):
         return STEP_TIME
 
     def sentence(self, system: str) -> str:
-        """Return what the system does, in a sentence."""
+        """Return a sentence on the system."""
         if system == "single":
             return "One process computes everything; nothing is exchanged."
         if system == "pipad":
@@ -66,7 +66,7 @@ class SingleFamily(SystemFamily):
         return super().sentence(system)
 
     def pictures(self, system: System, graph: DynamicGraph) -> list[CaptionedFigure]:
-        """Return the edges of the one batch."""
+        """Return the edges of the only batch."""
         from dtdg_lab.visualization.panels import stacked_panel
 
         edges = [snapshot.num_edges for snapshot in graph.snapshots]
@@ -83,7 +83,7 @@ class SingleFamily(SystemFamily):
         ]
 
     def workload(self, facts: Facts) -> EpochWork:
-        """Return one step of all snapshots on one rank."""
+        """Return the work of one step of all snapshots on one rank."""
         import numpy as np
 
         from dtdg_lab.systems.workload import EXACT, plain_work

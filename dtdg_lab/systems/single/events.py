@@ -12,15 +12,15 @@ from dtdg_lab.records.events import Event
 
 @dataclass(frozen=True, slots=True)
 class OverlapProfile(Event):
-    """Number of snapshots that share one product, and the measurements behind that choice.
+    """The number of snapshots that share one product, and the measurements behind it.
 
     Attributes:
         chosen: snapshots in a group; 1 is the ordinary product of each snapshot.
         sizes: the candidates.
-        seconds: of each, forward and backward of all pulls that depend on parameters, for one snapshot; none where
-            the size was given or no such pull is there.
-        shares: of each, the share of the edges that the snapshots of a group have in common.
-        note: why nothing was measured; empty where it was.
+        seconds: seconds per snapshot of each candidate, forward and backward over all aggregations that depend on
+            parameters; empty if nothing was measured.
+        shares: share of edges that the snapshots of a group have in common, for each candidate.
+        note: reason why nothing was measured; empty otherwise.
     """
 
     kind: ClassVar[str] = "shared_edges"
@@ -46,7 +46,7 @@ class OverlapProfile(Event):
         )
 
     def check(self) -> None:
-        """Raise a DataError if sizes, times and shares are not as many."""
+        """Raise a DataError if the numbers of sizes, times and shares differ."""
         if not len(self.sizes) == len(self.seconds) == len(self.shares):
             raise DataError("the profile of shared edges lacks times: was it recorded by another version?")
 
@@ -56,8 +56,8 @@ class SnapshotTimes(Event):
     """Time of each training snapshot's forward pass, measured before the first step.
 
     Attributes:
-        first: number of the first training snapshot.
-        seconds: of each, in order.
+        first: index of the first training snapshot.
+        seconds: seconds of each snapshot, in order.
     """
 
     kind: ClassVar[str] = "snapshot_times"
@@ -68,17 +68,17 @@ class SnapshotTimes(Event):
 
     @property
     def words(self) -> str:
-        """The snapshot that takes longest."""
+        """A sentence on the slowest snapshot."""
         return f"Snapshot {self.longest} takes longest: {format_percent(self.longest_share)} of all snapshots' time."
 
     @property
     def longest(self) -> int:
-        """Number of the snapshot that takes longest."""
+        """Index of the slowest snapshot."""
         return self.first + self.seconds.index(max(self.seconds))
 
     @property
     def longest_share(self) -> float:
-        """Its share of the time of all snapshots."""
+        """Share of the slowest snapshot in the time of all."""
         return max(self.seconds) / sum(self.seconds)
 
     def check(self) -> None:

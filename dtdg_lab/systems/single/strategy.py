@@ -26,19 +26,19 @@ from dtdg_lab.records.events import Event
 from dtdg_lab.systems.single.events import OverlapProfile, SnapshotTimes
 from dtdg_lab.tasks.base import Task
 
-PASSES = 3  # the first prepares, the quickest counts
+PASSES = 3  # the first warms up; the fastest counts
 
 
 @torch.no_grad()
 def time_snapshots(model: DynamicModel, sequence: DeviceSequence, train: range) -> SnapshotTimes:
     """Time the forward pass of each training snapshot.
 
-    Views are made, used and freed one after the other, beside those that training keeps.
+    Views are built, used and freed one by one, besides those kept by training.
 
     Args:
-        model: that is trained.
+        model: the trained model.
         sequence: the graph on this device.
-        train: the snapshots that are trained.
+        train: the training snapshots.
     """
     settings = sequence.settings
     alone = DeviceSequence(
@@ -65,13 +65,13 @@ def time_snapshots(model: DynamicModel, sequence: DeviceSequence, train: range) 
 
 
 def wait_for(device: str) -> None:
-    """Wait until a GPU has done its work."""
+    """Wait until the GPU is idle; return at once on other devices."""
     if device.startswith("cuda"):
         torch.cuda.synchronize()
 
 
 class SingleStrategy(Strategy):
-    """One step an epoch: back-propagation through the whole training split, loss at every snapshot.
+    """One step per epoch: back-propagation through the whole training split, with the loss at every snapshot.
 
     Args:
         model: any model.
@@ -88,7 +88,7 @@ class SingleStrategy(Strategy):
         self._runner = GroupRunner(model, sequence, task, groups, "all")
 
     def epoch(self, epoch: int) -> Sequence[Step]:
-        """Return the one step, the same every epoch."""
+        """Return the only step, the same in every epoch."""
         return (Step(0, (0,), 1),)
 
     def compute(self, work: Step, marks: StepMarks) -> StepResult:
@@ -96,7 +96,7 @@ class SingleStrategy(Strategy):
         return self._runner.compute(work, marks)
 
     def plan_events(self) -> list[Event]:
-        """Time the forward pass of each snapshot; training does not depend on it."""
+        """Time the forward pass of each snapshot, for display only."""
         return [time_snapshots(self._model, self._sequence, self._train)]
 
 
@@ -106,8 +106,8 @@ def build_whole(context: BuildContext) -> SingleStrategy:
 
 
 SIZES = (1, 2, 4, 8)
-PROFILED, ROUNDS = 8, 3  # snapshots that are measured, and how often
-LEAST_GAIN = 0.95  # of the ordinary time: above, sharing is not worth its preparation
+PROFILED, ROUNDS = 8, 3  # number of measured snapshots, and of repetitions
+LEAST_GAIN = 0.95  # maximum time relative to the ordinary product; above it, sharing is not worth its preparation
 SHARED_KINDS = ("gcn", "mean", "diffusion-in")
 
 Pull = tuple[str, int]  # kind and width
@@ -164,17 +164,17 @@ class OverlapSequence(DeviceSequence):
 
 
 def shared_pulls(facts: ModelFacts) -> list[Pull]:
-    """Return kind and width of every pull that is not of features alone; those are computed once and kept.
+    """Return kind and width of every aggregation that depends on parameters; the others are computed once and kept.
 
     Raises:
-        UnsupportedError: a pull weighs edges otherwise than by degrees.
+        UnsupportedError: an aggregation has edge weights other than degree scaling.
     """
     unsupported = sorted({pull.kind for pull in facts.along_edges} - set(SHARED_KINDS))
     if unsupported:
         raise UnsupportedError(
             f"system='pipad' shares sums over in-neighbours that are scaled by degrees ({', '.join(SHARED_KINDS)}), "
-            f"but the model pulls by {', '.join(unsupported)}. Choose a model that mixes neighbours by graph.gcn(x) or "
-            "graph.mean(x) alone, such as tgcn, or system='single'."
+            f"but the model aggregates by {', '.join(unsupported)}. Choose a model that only uses graph.gcn(x) or "
+            "graph.mean(x), such as tgcn, or system='single'."
         )
     return [(pull.kind, pull.width) for pull in facts.along_edges if not pull.of_features]
 
@@ -183,7 +183,7 @@ class OverlapStrategy(SingleStrategy):
     """Back-propagation through the whole training split, with shared products (see :class:`OverlapSequence`).
 
     Args:
-        context: what it is built from.
+        context: the run's model, graph, task and settings.
         profile: the group size, and how it was chosen.
     """
 
@@ -199,23 +199,23 @@ class OverlapStrategy(SingleStrategy):
         return [self._profile]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the profile, so that a resumed run does not measure again."""
+        """Return the profile, so that a resumed run need not measure again."""
         return {"shared_edges": self._profile.write()}
 
 
 def build_shared(context: BuildContext) -> OverlapStrategy:
-    """Build the strategy of a run; its group size is set, or measured here.
+    """Build the strategy of a run; its group size is set or measured.
 
     Raises:
-        UnsupportedError: the model has pulls that cannot be shared.
+        UnsupportedError: the model has aggregations that cannot be shared.
     """
     pulls, size = shared_pulls(context.model.facts), context.config["shared_snapshots"]
     if size:
-        return OverlapStrategy(context, OverlapProfile(size, (), (), (), "shared_snapshots is given"))
+        return OverlapStrategy(context, OverlapProfile(size, (), (), (), "shared_snapshots is set"))
     if not pulls:
-        reason = "no pull of the model depends on parameters, and the others are computed once"
+        reason = "no aggregation of the model depends on parameters, and the others are computed once"
         return OverlapStrategy(context, OverlapProfile(1, (), (), (), reason))
-    if context.state.get("shared_edges", {}).get("sizes"):  # measured before
+    if context.state.get("shared_edges", {}).get("sizes"):  # measured earlier
         return OverlapStrategy(context, OverlapProfile.read(context.state["shared_edges"]))
     return OverlapStrategy(context, measured(context.sequence, context.train, pulls, seed=context.config.seed))
 
@@ -223,16 +223,16 @@ def build_shared(context: BuildContext) -> OverlapStrategy:
 def measured(sequence: DeviceSequence, train: range, pulls: Sequence[Pull], *, seed: int) -> OverlapProfile:
     """Time each candidate on the last snapshots of the training split, and choose the fastest.
 
-    The operators of one candidate are made, used and freed before the next ones are made.
+    The operators of one candidate are built, used and freed before those of the next.
 
     Args:
         sequence: the graph on this device.
-        train: the snapshots that are trained.
-        pulls: kinds and widths of what is timed.
-        seed: of the random rows.
+        train: the training snapshots.
+        pulls: kind and width of each timed aggregation.
+        seed: seed of the random rows.
 
     Returns:
-        The chosen size with the seconds a snapshot and the share of common edges of each size.
+        The chosen size, with seconds per snapshot and share of common edges of each size.
     """
     snapshots = train[-PROFILED:]
     draw = torch.Generator("cpu").manual_seed(torch_seed(seed, "overlap"))
@@ -258,7 +258,7 @@ def measured(sequence: DeviceSequence, train: range, pulls: Sequence[Pull], *, s
 def _seconds(
     views: Sequence[SnapshotView], pulls: Sequence[Pull], inputs: dict[int, Tensor], sequence: DeviceSequence
 ) -> float:
-    """Return the seconds of forward and backward of all pulls."""
+    """Return the seconds of all aggregations, forward and backward."""
     wait_for(sequence.device)
     began_s = time.perf_counter()
     for kind, width in pulls:

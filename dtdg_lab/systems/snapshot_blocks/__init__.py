@@ -28,19 +28,19 @@ class SnapshotBlocksFamily(SystemFamily):
     name = "snapshot_blocks"
 
     def charts(self) -> Sequence[Chart]:
-        """Return the picture of owners, communication, bytes between ranks, and the folded charts."""
+        """Return the charts: owners of rows, communication, bytes between ranks, and the folded ones."""
         from dtdg_lab.systems.snapshot_blocks.charts import esdg_charts
 
         return esdg_charts()
 
     def tiles(self, tables: RunTables) -> Sequence[Tile]:
-        """Return peak memory, bytes sent and hidden communication, after those of every run."""
+        """Return the common tiles, and peak memory, bytes sent and hidden communication."""
         from dtdg_lab.systems.snapshot_blocks.page import esdg_tiles
 
         return esdg_tiles(tables)
 
     def suggestions(self, config: RunConfig) -> Sequence[Suggestion]:
-        """Return other numbers of blocks, no overlap, and a slow rank."""
+        """Return suggestions: other numbers of blocks, no overlap, a slow rank."""
         from dtdg_lab.systems.snapshot_blocks.page import esdg_suggestions
 
         return esdg_suggestions(config)
@@ -64,13 +64,13 @@ class SnapshotBlocksFamily(SystemFamily):
         return snapshot_pictures(system, graph)
 
     def workload(self, facts: Facts) -> EpochWork:
-        """Return what each rank does in an epoch."""
+        """Return the work of each rank in an epoch."""
         from dtdg_lab.systems.snapshot_blocks.workload import snapshot_work
 
         return snapshot_work(facts)
 
     def curves(self, facts: Facts, ranks: Sequence[int], rates: Rates, *, quick: bool) -> list[Row]:
-        """Return curves over numbers of ranks beside the predicted epochs."""
+        """Return curves over the number of ranks."""
         from dtdg_lab.systems.snapshot_blocks.workload import snapshot_rows
 
         return snapshot_rows(facts, ranks)

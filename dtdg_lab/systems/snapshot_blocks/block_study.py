@@ -1,4 +1,4 @@
-"""Peak memory and time of a step against the number of time blocks, measured here."""
+"""Peak memory and time of a step by number of time blocks, measured on this machine."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ TITLE = "Memory against blocks"
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """The cost of a step.
+    """Memory and time of a step.
 
     Attributes:
         blocks: number of time blocks.
-        peak_bytes: most memory in use; None where it was not measured.
-        step_s: seconds; None where no step was timed.
-        predicted_bytes: the peak that was predicted, where one was.
+        peak_bytes: peak memory; None if not measured.
+        step_s: seconds; None if not timed.
+        predicted_bytes: predicted peak, if any.
     """
 
     blocks: int
@@ -47,12 +47,12 @@ class StepCost:
 
     @property
     def name(self) -> str:
-        """The number of blocks in words."""
+        """The number of blocks as text."""
         return f"{self.blocks:,} block{'' if self.blocks == 1 else 's'}"
 
 
 def draw_block_costs(costs: Sequence[StepCost]) -> Figure:
-    """Draw bars of the peak, points of the time of a step, and crosses where a peak was predicted."""
+    """Draw peaks as bars, step times as a line, and predicted peaks as crosses."""
     measured = [cost for cost in costs if cost.peak_bytes is not None]
     if not measured:
         return card([], TITLE, x_title="time blocks", empty=NOT_PROBED)
@@ -83,13 +83,13 @@ def draw_block_costs(costs: Sequence[StepCost]) -> Figure:
 
 
 def cost_caption(cost: StepCost) -> str:
-    """Return what a number of blocks needs, in a sentence."""
+    """Return a sentence on the memory and time of a number of blocks."""
     blocks = f"{cost.blocks:,} blocks need" if cost.blocks > 1 else "One block needs"
     return f"{blocks} {bytes_text(cost.peak_bytes)} and {seconds_text(cost.step_s)} per step."
 
 
 def least_memory_caption(costs: Sequence[StepCost]) -> str:
-    """Return which number of blocks needs least memory, compared with the first; all costs are measured."""
+    """Return a sentence on the number of blocks with the lowest peak; all costs are measured."""
     first, best = costs[0], min(costs, key=lambda cost: cost.peak_bytes or 0)
     if best is first:
         return f"{first.name} needs least memory here: {bytes_text(first.peak_bytes)}."
@@ -112,9 +112,9 @@ class BlockStudy(StudyResult):
     """Steps of one config with different numbers of blocks.
 
     Attributes:
-        rows: one for each number of blocks; ``MEMORY_MEANINGS`` describes the columns.
-        traces: blocks -> memory over the step.
-        described: what was measured, in words.
+        rows: one row per number of blocks; ``MEMORY_MEANINGS`` describes the columns.
+        traces: number of blocks -> memory over the step.
+        described: title of the study.
     """
 
     rows: tuple[dict[str, Any], ...]
@@ -124,7 +124,7 @@ class BlockStudy(StudyResult):
 
     @property
     def figure(self) -> Figure:
-        """Peaks against blocks, and memory over the step with the fewest and the most blocks."""
+        """Peaks by number of blocks, and memory over the step with the fewest and the most blocks."""
         costs = [StepCost(*(row[name] for name in COST_COLUMNS)) for row in self.rows]
         cards = [(draw_block_costs(costs), least_memory_caption(costs))]
         for blocks in dict.fromkeys((min(self.traces), max(self.traces))):
@@ -141,19 +141,18 @@ def estimate_block_memory(
     steps: int = 3,
     predicted: Mapping[int, int] = _UNKNOWN,
 ) -> BlockStudy:
-    """Peak memory and time of a step with each number of blocks, on one rank in this process; nothing is trained.
+    """Measure peak memory and time of a step for each number of blocks, on one rank in this process, without training.
 
     Args:
-        config: of a system with time blocks; trained on one rank.
+        config: config of a system with time blocks; run on one rank.
         blocks: numbers of blocks, 1 or more.
         graph: the data; by default the config's.
-        steps: number of timed steps for each.
-        predicted: blocks -> peak bytes, drawn beside the measurements.
+        steps: number of timed steps per number of blocks.
+        predicted: number of blocks -> peak bytes, drawn beside the measurements.
 
     Raises:
-        ConfigError: the system has no blocks, or a number of them is invalid.
-        LabError: the config cannot be built on the graph, for example because there are more blocks than
-            snapshots.
+        ConfigError: the system has no blocks, or a number is invalid.
+        LabError: the config cannot be built on the graph, for example because there are more blocks than snapshots.
 
     References: ESDG section 3.1, which reports that memory falls with the number of blocks.
     """
@@ -176,7 +175,7 @@ def _on_one_rank(config: RunConfig, blocks: Sequence[int], steps: int) -> RunCon
             f"blocks={tuple(blocks)}, steps={steps}: give at least one number of blocks, each 1 or more, and at least "
             "1 step, as in block_memory(config, (1, 2, 4))."
         )
-    # ranks have whole snapshots, not partitions; the number of node partitions stays
+    # ranks have whole snapshots, not partitions; the number of node partitions stays unchanged
     alone = {"row_ranks": 1, "parts": 1} if "row_ranks" in _options(config.system) else {}
     return config.replace(ranks=1, slow_rank=-1, **alone)
 

@@ -1,4 +1,4 @@
-"""Periods of a run between two changes of its time blocks, each with the peak that was probed in it."""
+"""Periods of a run between changes of its time blocks, each with its probed peak."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dtdg_lab.records.tables import RunTables
 
 @dataclass(frozen=True, slots=True)
 class PlanPeriod:
-    """Steps with one plan.
+    """Steps with the same plan.
 
     Attributes:
         blocks: number of time blocks.
         first: first step.
-        end: first step after the period; infinite while it lasts.
-        peak_bytes: of the step that was probed last in it; None where none was.
+        end: first step after the period; infinite for the current one.
+        peak_bytes: peak of the last probed step; None if none was probed.
     """
 
     blocks: int
@@ -32,12 +32,12 @@ class PlanPeriod:
 
 
 def plan_periods(tables: RunTables) -> list[PlanPeriod]:
-    """Return the periods of a run in order; steps of other systems are in none."""
+    """Return the periods of a run in order, without steps of other systems."""
     return tables.once("plan periods", lambda: _periods(tables))
 
 
 def is_probed(tables: RunTables) -> bool:
-    """Return whether a step was probed since the blocks in use were made."""
+    """Return True if a step was probed with the current blocks."""
     periods = plan_periods(tables)
     return bool(periods) and periods[-1].peak_bytes is not None
 
@@ -58,7 +58,7 @@ def _periods(tables: RunTables) -> list[PlanPeriod]:
 
 
 def _changed_plans(tables: RunTables) -> list[tuple[dict[str, Any], BlockFacts | None]]:
-    """Return plans of ESDG that differ from the one before, None where a run went on without.
+    """Return the plans of ESDG that differ from the previous plan; None where the run continued without one.
 
     A run records its plan again when another setting changes, and when it is resumed.
     """
@@ -75,7 +75,7 @@ def _key(plan: BlockFacts | None) -> tuple[Any, ...]:
 
 
 def peaks_by_step(tables: RunTables) -> tuple[Array, Array]:
-    """Return the recent steps, and the peak memory of a step in bytes; NaN where it was not probed."""
+    """Return the recent steps and their peak memory in bytes; NaN if not probed."""
     steps = np.unique(tables.rows("steps")["step"])
     peaks = np.full(len(steps), np.nan)
     for period in plan_periods(tables):

@@ -18,26 +18,25 @@ from dtdg_lab.engine.exchange.redistribution import AllToAllPhase, BlockRows, Mo
 from dtdg_lab.engine.parallel_map import parallel_imap
 from dtdg_lab.engine.views.device_sequence import stack_ranges
 
-# Rows of whole snapshots become rows of some nodes in all snapshots by an all-to-all, and return by another.
+# Rows of whole snapshots become rows of some nodes in all snapshots by an all-to-all, and return by another one.
 #
-# Ranks of a column hold the same rows of different snapshots of a block. The output of a rank's spatial part goes to
-# the rank that runs the node through time; the output of that goes to the rank that has the snapshot in the next
-# layer. Gradients go in the opposite direction. With overlap a piece is sent while the next is computed: own snapshots
-# one after another towards nodes, pieces of own nodes towards snapshots. Work is cut the same in both cases, so that
-# results are bitwise equal.
+# Ranks of a column have the same rows of different snapshots of a block. The output of a rank's spatial part goes to
+# the rank that runs the node through time. That rank's output goes to the rank that has the snapshot in the next
+# layer. Gradients go in the opposite direction. With overlap, a piece is sent while the next one is computed: one own
+# snapshot after another towards nodes, pieces of own nodes towards snapshots. Work is divided the same way in both
+# cases, so results are bitwise equal.
 #
 # References: ESDG section 4.2 (redistribution), section 6.5 (overlap, left open there).
 #
 # Differs from the paper: rows are not returned after the last layer, where the loss is a sum over nodes. Gradients
-# with respect to inputs that depend on no parameter are not sent. Section 5.1 sends [Y0 ; Y0 W] of CD-GCN, we send
-# Y0 alone.
+# of inputs that depend on no parameter are not sent. For CD-GCN, section 5.1 sends [Y0 ; Y0 W], and we send Y0 alone.
 
 
 T = TypeVar("T")
 
-PIECES = 4  # into which work is cut at least, so that rows of one can be sent while the next is computed
-SENDS = 4  # exchanges of one phase with overlap, at most: more cost the processor more than they hide
-LEAST_ROWS = 4096  # of a piece, over all its snapshots: smaller ones cost more in calls than they hide
+PIECES = 4  # minimum number of pieces of work, so that one is sent while the next is computed
+SENDS = 4  # maximum number of exchanges of a phase with overlap; more cost more than they hide
+LEAST_ROWS = 4096  # minimum rows of a piece, over all its snapshots; smaller pieces cost more than they hide
 TO_VERTICES, TO_SNAPSHOTS = "to_vertices", "to_snapshots"
 
 
@@ -47,16 +46,16 @@ class Redistribution:
 
     Attributes:
         plan: the assignment of snapshots and nodes to ranks.
-        rank: this one, of the run's R.
+        rank: this rank of the run's R.
         column: the K ranks of its column.
-        exchanger: of the column; records what it exchanges.
-        dtype: of the rows.
-        device: of the rows.
+        exchanger: exchanger of the column; records its exchanges.
+        dtype: dtype of the rows.
+        device: device of the rows.
         features: F, width of the input.
-        overlap: whether rows are sent piece by piece while more are computed.
-        reuse: whether rows that depend on no parameter are sent once and kept.
-        alone: whether own snapshots must be computed sequentially: if ranks exchange rows during aggregation.
-        sent_once: block -> rows that were sent once and kept.
+        overlap: True to send rows piece by piece while more are computed.
+        reuse: True to send rows that depend on no parameter only once, and keep them.
+        alone: True to compute own snapshots sequentially, because ranks exchange rows during aggregation.
+        sent_once: block -> kept rows.
     """
 
     plan: SnapshotBlocks
@@ -77,7 +76,7 @@ class Redistribution:
         return self.plan.column(self.rank)
 
     def slots(self, block: int, rank: int) -> list[range]:
-        """Return a rank's snapshots of a block in runs that are computed together; every rank has equally many runs."""
+        """Return a rank's snapshots of a block in runs that are computed together, equally many on every rank."""
         largest = max((self.plan.own(block, member) for member in self.ranks), key=len)
         rows = max(len(self.plan.rows(member)) for member in range(self.plan.ranks))
         runs = len(stack_ranges(largest, rows=rows, features=self.features, device=self.device)) if largest else 0
@@ -112,7 +111,7 @@ class RankRedistribution(BlockRows):
         self._me = shared.column.rank
 
     def to_vertices(self, work: OfStack[T], phase: AllToAllPhase) -> Moved[T]:
-        """Send own snapshots' rows to the ranks that have their nodes, run by run."""
+        """Send own snapshots' rows to the ranks of their nodes, run by run."""
         shared, slots_here = self._shared, [slot for slot in self._slots[self._me] if slot]
         is_constant = shared.reuse and phase.layer == 0 and not phase.backward
         if is_constant and self._number in shared.sent_once:
@@ -144,7 +143,7 @@ class RankRedistribution(BlockRows):
     def to_snapshots(
         self, work: OfRows[T], pieces: Sequence[slice], phase: AllToAllPhase, *, like: Tensor, height: int
     ) -> Moved[T]:
-        """Send own nodes' rows to the ranks that have the snapshots, piece by piece."""
+        """Send own nodes' rows to the ranks of their snapshots, piece by piece."""
         shared, snapshots = self._shared, self._own[self._me]
         out = shared.empty(len(snapshots), len(self._rows), phase.width)
         rests: list[T] = []
@@ -171,7 +170,7 @@ class RankRedistribution(BlockRows):
         return [rows.flatten(0, 1) for rows in out.split(lengths)] if lengths else [], rests
 
     def pieces(self, rows: int, size: int) -> list[slice]:
-        """Cut the own chunk into as many equal pieces as the largest chunk needs."""
+        """Divide the own chunk into as many equal pieces as the largest chunk needs."""
         longest, shortest = (max(map(len, self._chunks)), min(map(len, self._chunks)))
         worth = len(self._block) * longest // LEAST_ROWS
         number = max(-(-longest // size), min(PIECES, shortest, worth), 1)
@@ -179,7 +178,7 @@ class RankRedistribution(BlockRows):
         return [slice(piece.start, piece.stop) for piece in cut]
 
     def _sends(self, number: int) -> list[range]:
-        """Return pieces of work that are sent together: all, or with overlap a few in turn, each in a call."""
+        """Return the pieces of work of each exchange: all in one, or with overlap a few each."""
         sends = min(SENDS, number) if self._shared.overlap else 1
         return [share(range(number), send, sends) for send in range(sends)]
 
@@ -201,7 +200,7 @@ class RankRedistribution(BlockRows):
         """Start sending rows (S, piece, C) of own nodes; rank q sends its nodes ``spans[q]``."""
         y = torch.cat(pieces, dim=1) if len(pieces) > 1 else pieces[0]
         snapshots_here, piece = len(self._own[self._me]), len(spans[self._me])
-        send = [len(snapshots) * piece for snapshots in self._own]  # in the order of time, as the rows are
+        send = [len(snapshots) * piece for snapshots in self._own]  # in order of time, like the rows
         return self._start(
             y.reshape(-1, phase.width),
             send,

@@ -1,4 +1,4 @@
-"""Whole snapshots on each rank for what mixes neighbours, some nodes for what runs through time."""
+"""ESDG: ranks have whole snapshots for the spatial part and some nodes for the temporal part."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from dtdg_lab.training.partition import blocks_event
 
 
 def is_streamed(config: RunConfig, graph: DynamicGraph, plan: SnapshotBlocks, *, peak_bytes: float = 0.0) -> bool:
-    """Return whether graphs are transferred for every block, instead of staying on the device with their operators.
+    """Return True if graphs are transferred for every block, instead of staying on the device with their operators.
 
     Args:
-        config: the run's settings; ``graph_storage="auto"`` keeps what fits in ``memory_gib``.
-        graph: its data.
+        config: the run's settings; ``graph_storage="auto"`` keeps graphs that fit in ``memory_gib``.
+        graph: the run's data.
         plan: the snapshots and nodes of each rank.
-        peak_bytes: of a step, where ``memory_gib`` limits it too.
+        peak_bytes: peak of a step, if ``memory_gib`` limits it as well.
     """
     if plan.blocks == 1 or plan.row_ranks > 1:
         return False
@@ -50,20 +50,20 @@ def is_streamed(config: RunConfig, graph: DynamicGraph, plan: SnapshotBlocks, *,
 
 
 class SnapshotBlockStrategy(Strategy, Replannable, ObservesSteps, DescribesMemory):
-    """One step an epoch: the whole training split in blocks of time, loss at every snapshot. Collective.
+    """One step per epoch: the whole training split in blocks of time, with the loss at every snapshot. Collective.
 
-    Losses and gradients are those of :class:`dtdg_lab.systems.single.SingleStrategy`, whatever the blocks and ranks.
+    Losses and gradients equal those of :class:`dtdg_lab.systems.single.SingleStrategy` for any blocks and ranks.
 
     Args:
-        context: of the run. Its model has any but ``neighbourhood`` memory, whose spatial part reads the state of the
-            previous snapshot. With option ``overlap`` rows are sent piece by piece while more are computed. With
-            ``halo_reuse`` rows that depend on no parameter are sent once and kept.
+        context: the run's model, graph, task and settings. The model has any memory but ``neighbourhood``, whose
+            spatial part reads the state of the previous snapshot. With option ``overlap`` rows are sent piece by piece
+            while more are computed. With ``halo_reuse`` rows that depend on no parameter are sent once and kept.
         plan: the snapshots and nodes of each rank; its snapshots are the labelled ones of the training split.
-        snapshots: this rank's rows of the graph: all of them, or a share where ranks split snapshots by rows.
-        halo: what ranks that split snapshots exchange rows by; None where none do.
-        block_memory: memory of a step by the number of blocks, where that was measured.
+        snapshots: this rank's rows of the graph: all of them, or a share if ranks split snapshots by rows.
+        halo: exchanger of ranks that split snapshots; None if none do.
+        block_memory: memory of a step by number of blocks, if it was measured.
 
-    References: ESDG sections 3 and 4; section 6.5 for what it leaves open: overlap, and snapshots split by rows.
+    References: ESDG sections 3 and 4; section 6.5 for two points it leaves open: overlap, and snapshots split by rows.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class SnapshotBlockStrategy(Strategy, Replannable, ObservesSteps, DescribesMemor
             if overlap == "auto" and through_time:
                 self._trial = OverlapTrial(group, snapshots.device)
         trained: SnapshotSequence = snapshots
-        if moves is not None and through_time:  # the loss is taken over the nodes that run through time here
+        if moves is not None and through_time:  # the loss is over the nodes of this rank's temporal part
             chunk = plan.chunk(group.rank)
             trained = NumberedSequence(snapshots, torch.arange(chunk.start, chunk.stop, device=snapshots.device))
         self._run = SequenceSegment(model, trained, context.task, plan.snapshots, "all")
@@ -121,7 +121,7 @@ class SnapshotBlockStrategy(Strategy, Replannable, ObservesSteps, DescribesMemor
         self._timeline.turned = self._turned
 
     def epoch(self, epoch: int) -> Sequence[Step]:
-        """Return the one step, the same every epoch."""
+        """Return the only step, the same in every epoch."""
         return (Step(0, (0,) if self._rank == 0 else (), 1),)
 
     def compute(self, work: Step, marks: StepMarks) -> StepResult:
@@ -138,7 +138,7 @@ class SnapshotBlockStrategy(Strategy, Replannable, ObservesSteps, DescribesMemor
         return StepResult(loss, len(work.groups), snapshots * self._snapshots.own)
 
     def rows(self) -> RecordRows:
-        """Return and forget the rows sent to each rank, seconds of exchanges and graphs brought."""
+        """Return the rows sent to each rank, seconds of exchanges and transfers of graphs, and forget them."""
         exchangers = [self._moved, self._summaries, *([] if self._halo is None else [self._halo])]
         links = [link for exchanger in exchangers for link in exchanger.drain()]
         exchanges = [row for exchanger in exchangers for row in exchanger.times.drain()]
@@ -171,7 +171,7 @@ class SnapshotBlockStrategy(Strategy, Replannable, ObservesSteps, DescribesMemor
         return self._plan
 
     def plan_events(self) -> list[Event]:
-        """Return the blocks of time, and whether exchanges overlap where a trial chose it."""
+        """Return the blocks of time, and the choice of overlap if a trial made it."""
         config, graph, memory = self.context.config, self.context.graph, self.block_memory
         peak = None if memory is None else memory.peak_bytes(self._plan.blocks)
         note = ""
@@ -187,16 +187,16 @@ class SnapshotBlockStrategy(Strategy, Replannable, ObservesSteps, DescribesMemor
 
     @property
     def epoch_changes(self) -> dict[str, Any]:
-        """The setting that asks for a trial."""
+        """The setting that starts a trial of overlap."""
         return {} if self._trial is None else {"overlap": "auto"}
 
     def on_step_end(self, outcome: StepOutcome) -> None:
-        """Add the step to the epoch that is timed."""
+        """Add the step to the timed epoch."""
         if self._trial is not None and self._trial.chosen is None:
             self._trial.add(outcome.seconds)
 
     def on_epoch_end(self) -> tuple[str, ...]:
-        """Overlap exchanges in the next epoch as the trial has it; collective where it chooses."""
+        """Set the overlap of the next epoch from the trial; collective when the trial chooses."""
         assert self._trial is not None and self._moves is not None
         if self._trial.chosen is not None:
             return ()
@@ -205,7 +205,7 @@ class SnapshotBlockStrategy(Strategy, Replannable, ObservesSteps, DescribesMemor
         return () if self._trial.chosen is None else (self._trial.chosen.kind,)
 
     def adopt_plan(self, recorded: Mapping[str, Any]) -> tuple[str, ...]:
-        """Overlap exchanges as in the run that is replayed, whose choice is not measured again."""
+        """Overlap exchanges as in the replayed run, without measuring again."""
         assert self._trial is not None and self._moves is not None
         choice = OverlapChosen.read(recorded)
         self._trial.choose(choice)
@@ -213,7 +213,7 @@ class SnapshotBlockStrategy(Strategy, Replannable, ObservesSteps, DescribesMemor
         return (choice.kind,)
 
     def probes_after(self, before: Strategy) -> bool:
-        """Return True if the blocks of time differ from those before."""
+        """Return True if the blocks of time differ from the previous strategy's."""
         return not (
             isinstance(before, SnapshotBlockStrategy)
             and before.plan == self._plan
@@ -225,7 +225,7 @@ def build(context: BuildContext) -> SnapshotBlockStrategy:
     """Build the strategy of snapshots over ranks in blocks of time; collective.
 
     Raises:
-        LabError: blocks of time do not fit the snapshots, the ranks or the memory.
+        LabError: the blocks of time do not fit the snapshots, the ranks or the memory.
     """
     config = context.config
     make = partial(_build_for_plan, context, streamed=config["graph_storage"] != "resident")
@@ -242,7 +242,9 @@ def _build_for_plan(
     halo = None
     if plan.row_ranks > 1:
         row_group, _ = context.group.split(plan.row_ranks)
-        first = context.group.rank - context.group.rank % plan.row_ranks  # of the ranks that share this one's snapshots
+        first = (
+            context.group.rank - context.group.rank % plan.row_ranks
+        )  # first of the ranks that share these snapshots
         halo = Exchanger(row_group, ranks=range(first, first + plan.row_ranks))
         counts = [len(plan.rows(rank)) for rank in range(plan.row_ranks)]
         owner = np.repeat(np.arange(plan.row_ranks), counts).astype(np.int32)
@@ -255,7 +257,7 @@ def _build_for_plan(
             directions=context.model.facts.directions,
             reuse=config["halo_reuse"],
         )
-    elif plan.blocks > 1 and streamed:  # those of one block at a time are here
+    elif plan.blocks > 1 and streamed:  # the device has one block's snapshots at a time
         snapshots = sequence.fed(difference=config["delta_transfer"])
     elif plan.blocks > 1:
         sequence.keep_views(int(config["memory_gib"] * 2**30))

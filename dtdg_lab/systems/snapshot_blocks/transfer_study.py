@@ -1,4 +1,4 @@
-"""Cost of transferring graphs, in full and as deltas: measured, and by model and format."""
+"""Cost of transferring graphs in full and as deltas, measured by model and format."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ DIFFERENCE_MEANINGS: Mapping[str, str] = MappingProxyType(catalogue.DECLARED["sn
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TransferStudy(StudyResult):
-    """What bringing a graph costs, whole and as differences.
+    """Cost of transferring a graph's snapshots, in full and as deltas.
 
     Attributes:
-        rows: one for each model and format, see ``DIFFERENCE_MEANINGS``; times are None if not measured.
-        shares: one for each model, format, number of blocks and of ranks: ``share`` of the snapshots with a
-            predecessor in their block and on their rank, and with it ``whole_bytes``, ``difference_bytes`` and
-            ``ratio`` of all blocks, once.
-        described: what was compared, in words.
+        rows: one row per model and format, see ``DIFFERENCE_MEANINGS``; times are None if not measured.
+        shares: one row per model, format, number of blocks and of ranks: ``share`` of the snapshots whose predecessor
+            is in the same block on the same rank, and with it ``whole_bytes``, ``difference_bytes`` and ``ratio`` over
+            all blocks.
+        described: title of the study.
     """
 
     rows: tuple[dict[str, Any], ...]
@@ -65,7 +65,7 @@ class TransferStudy(StudyResult):
 
     @property
     def figure(self) -> Figure:
-        """Bytes and times, the bound given by the overlap, and the ratio left on ranks, as a plotly figure dict."""
+        """Bytes and times, the bound set by the overlap, and the ratio left on several ranks, as a plotly figure."""
         return forecast_charts.difference_figure(self.rows, self.shares, title=self.described)
 
 
@@ -80,19 +80,19 @@ def estimate_transfers(
     repeats: int = 5,
     device: str = "cpu",
 ) -> TransferStudy:
-    """Bytes and seconds of transferring a graph's snapshots, in full or as deltas from the previous one.
+    """Measure bytes and seconds of transferring a graph's snapshots, in full or as deltas from the previous one.
 
-    The snapshots are smoothed as by the models: CD-GCN uses them unchanged, EvolveGCN sums the last ``edge_life``,
-    TM-GCN averages the last ``smoothing_window``. Both increase the overlap of neighbouring snapshots.
+    The snapshots are smoothed like the models do it: CD-GCN uses them unchanged, EvolveGCN sums the last ``edge_life``,
+    TM-GCN averages the last ``smoothing_window``. Both increase the overlap of consecutive snapshots.
 
     Args:
-        graph: T snapshots, not smoothed yet (``edge_life=1``, ``smoothing_window=1``).
-        edge_life: of EvolveGCN, in snapshots.
-        smoothing_window: of TM-GCN, in snapshots.
+        graph: T unsmoothed snapshots (``edge_life=1``, ``smoothing_window=1``).
+        edge_life: edge life of EvolveGCN, in snapshots.
+        smoothing_window: window of TM-GCN, in snapshots.
         forms: ``csr32``, ours, and ``coo64``, the paper's.
         blocks: numbers of time blocks; by default 1, 2, 4 and 8, up to the number of snapshots.
         ranks: numbers of ranks; by default 1 to 16, up to the number of nodes.
-        repeats: repetitions of each timed transfer; 0 measures no times.
+        repeats: repetitions of each timed transfer; 0 to measure no times.
         device: target of the transfers.
 
     Raises:
@@ -128,7 +128,7 @@ def estimate_transfers(
 
 
 def _check(forms: Sequence[str], **numbers: tuple[int, int]) -> None:
-    """Refuse numbers below their minimum, and unknown formats."""
+    """Raise on numbers below their minimum, and on unknown formats."""
     for name, (number, least) in numbers.items():
         if number < least:
             raise ConfigError(f"{name}={number}: give a whole number of at least {least}.")
@@ -195,7 +195,7 @@ WARM_UPS = 1
 
 @dataclass(frozen=True, slots=True)
 class TransferTime:
-    """Medians over repeats.
+    """Median times of a transfer.
 
     Attributes:
         copy_s: seconds of copying the payload.
@@ -213,8 +213,8 @@ def transfer_times(
 ) -> tuple[TransferTime, TransferTime]:
     """Return the times of transferring consecutive snapshots in full, and with the later ones as deltas.
 
-    Encoding is excluded: it is done once. On a CUDA device copies are from pinned memory, with a synchronisation after
-    each stage. Both formats alternate, so that disturbances by other processes affect both.
+    Encoding is excluded, since it is done once. On a CUDA device, copies are from pinned memory, with a synchronisation
+    after each stage. Both formats alternate, so that other processes disturb both equally.
 
     Args:
         snapshots: S of them.
@@ -253,7 +253,7 @@ class _Transfer:
             self._pages = [torch.tensor(array).pin_memory() for array in arrays]
 
     def measure(self) -> tuple[float, float]:
-        """Return the seconds of copying, and of unpacking."""
+        """Return the seconds of copying and of unpacking."""
         self._synchronise()
         began_s = time.perf_counter()
         if self._cuda:
@@ -265,7 +265,7 @@ class _Transfer:
         arrays = self._unpack(tensors) if self._cuda else self._decode(copy)
         self._synchronise()
         ended_s = time.perf_counter()
-        del arrays  # freed only now, so that freeing is not timed
+        del arrays  # after the clock stops, so that freeing is not timed
         return copied_s - began_s, ended_s - copied_s
 
     def _copy(self) -> Payload:

@@ -1,4 +1,4 @@
-"""Values sent in a step by snapshot and by hypergraph node partitioning, without any ranks."""
+"""Values sent in a step by snapshot and by hypergraph node partitioning, counted without running ranks."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 MODELS = ("tmgcn", "cdgcn", "evolvegcn-o")
 VOLUME_RANKS = (2, 4, 16, 64)
-SMOOTHED = ("tmgcn", "evolvegcn-o", "evolvegcn-h")  # by the M-transform, or by longer edge life: the same edges
-LINK_OUTPUTS = 2  # outputs per node from which the paper's linear head scores pairs
-# ESDG's Table 2: ranks -> (snapshot, hypergraph), in billions of values; None: it did not run
+SMOOTHED = ("tmgcn", "evolvegcn-o", "evolvegcn-h")  # by M-transform or longer edge life, with the same edges
+LINK_OUTPUTS = 2  # outputs per node that the paper's linear head scores pairs from
+# ESDG's Table 2: ranks -> (snapshot, hypergraph), in billions of values; None if it did not run
 PAPER: Mapping[str, Mapping[int, tuple[float, float | None]]] = MappingProxyType(
     {
         "tmgcn": MappingProxyType({4: (5.2, 3.2), 16: (6.5, 6.8), 64: (6.8, 9.5)}),
@@ -50,7 +50,7 @@ VOLUME_MEANINGS: Mapping[str, str] = MappingProxyType(catalogue.DECLARED["snapsh
 
 @dataclass(frozen=True, slots=True)
 class VolumeRow:
-    """One model on one number of ranks; ``VOLUME_MEANINGS`` describes the numbers."""
+    """The counts of one model on one number of ranks; ``VOLUME_MEANINGS`` describes the columns."""
 
     model: str
     ranks: int
@@ -69,8 +69,8 @@ class VolumeStudy(StudyResult):
 
     Attributes:
         outcomes: in the order of models, then ranks.
-        collectives: model -> those of a step, ours beside the paper's, with the reason of each difference.
-        described: what was counted, in words.
+        collectives: model -> collectives of a step, ours beside the paper's, with the reason of each difference.
+        described: title of the study.
     """
 
     outcomes: tuple[VolumeRow, ...]
@@ -81,16 +81,16 @@ class VolumeStudy(StudyResult):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Plain values, one row for each model and number of ranks."""
+        """One row per model and number of ranks."""
         return [asdict(outcome) for outcome in self.outcomes]
 
     @property
     def figure(self) -> Figure:
-        """Values sent over ranks, by both methods, with a panel for each model, as a plotly figure dict."""
+        """Values sent by number of ranks, by both methods, with a panel per model, as a plotly figure."""
         return forecast_charts.volume_figure(self.rows)
 
     def collective_rows(self) -> list[dict[str, Any]]:
-        """Plain values, a row per model and collective of a step, with the reason of each difference."""
+        """Return one row per model and collective of a step, with the reason of each difference."""
         columns = ("layer", "pass_name", "collective", "width", "paper", "why")
         return [
             {"model": model} | {name: getattr(cost, name) for name in columns}
@@ -99,7 +99,7 @@ class VolumeStudy(StudyResult):
         ]
 
     def conclusion(self) -> str:
-        """Conclude by model where one kind of partition sends less than the other."""
+        """Return a sentence per model on the partitioning that sends less."""
         models = dict.fromkeys(row.model for row in self.outcomes)
         return "\n".join(
             forecast_charts.crossing([row for row in self.rows if row["model"] == name]) for name in models
@@ -120,24 +120,24 @@ def estimate_volumes(
     seed: int = 0,
     imbalance: float = 0.03,
 ) -> VolumeStudy:
-    """Count exactly what a step sends under snapshot and under hypergraph node partitioning, for any numbers of ranks.
+    """Count exactly what a step sends under snapshot and hypergraph node partitioning, for any numbers of ranks.
 
-    Nothing is trained. Parameter gradients, which both all-reduce, are in neither count.
+    Nothing is trained. Neither count includes parameter gradients, which both all-reduce.
 
     Args:
-        graph: T snapshots, not smoothed yet.
+        graph: T unsmoothed snapshots.
         model: a name of the catalogue, or several.
         ranks: R; at most N each.
         hidden: H of the model.
-        layers: of the model.
+        layers: layers of the model.
         blocks: nb, time blocks for both; at most the number of training snapshots.
-        smoothing: snapshots whose edges a smoothed one holds: w of TM-GCN, l of EvolveGCN; others use the graph
-            unchanged.
-        pairs: outputs per node from which pairs are scored: 2 for the paper's link prediction; 0 if the loss is a
-            sum over nodes.
-        protocol: whose training snapshots are counted.
-        seed: of the partitioner.
-        imbalance: allowed for the partitioner.
+        smoothing: number of snapshots whose edges a smoothed one combines: w of TM-GCN, l of EvolveGCN; other models
+            use the graph unchanged.
+        pairs: outputs per node that pairs are scored from: 2 for the paper's link prediction; 0 if the loss is a sum
+            over nodes.
+        protocol: protocol whose training snapshots are counted.
+        seed: seed of the partitioner.
+        imbalance: allowed imbalance of the partition.
 
     Raises:
         ConfigError: a name or value is invalid.
@@ -173,14 +173,14 @@ def estimate_volumes(
 
 def _check_volume_study(graph: Any, models: list[str], ranks: list[int], *, protocol: str, **minima: int) -> None:
     if not isinstance(graph, DynamicGraph):
-        raise ConfigError(f"volumes() got {shortened(graph)}; give a graph, such as lab.datasets.load(name).")
+        raise ConfigError(f"graph={shortened(graph)} is not a graph. Give one, such as lab.datasets.load(name).")
     if protocol not in PROTOCOLS:
         raise UnknownNameError("protocol", protocol, PROTOCOLS)
     if not models or not ranks:
         raise ConfigError(f"models={models}, ranks={ranks}: give at least one of each.")
     for name, value in minima.items():
         if value < (name != "pairs"):
-            raise ConfigError(f"{name}={value}: at least {int(name != 'pairs')} is required.")
+            raise ConfigError(f"{name}={value} is too small: give at least {int(name != 'pairs')}.")
 
 
 def _row_volume_study(
@@ -192,7 +192,7 @@ def _row_volume_study(
     facts: ModelFacts,
     partition: Partition,
 ) -> VolumeRow:
-    """Both counts of one model and number of ranks."""
+    """Return both counts of one model and number of ranks."""
     train, layers = plan.snapshots, len(facts.layer_hops)
     is_rerun = facts.memory in RERUN_MEMORIES
     before_last = len(train) - len(plan.block(plan.blocks - 1))
@@ -213,16 +213,16 @@ def _row_volume_study(
 
 
 def smoothed(graph: DynamicGraph, window: int) -> DynamicGraph:
-    """Return the graph whose snapshots hold the edges of the last ``window`` snapshots, weighted by their mean.
+    """Return the graph whose snapshots have the edges of the last ``window`` snapshots, weighted by their mean.
 
-    Like M-transform and edge life, except for the weights, which no count reads; features stay unchanged.
+    Like M-transform and edge life, except for the weights, which no count uses; features stay unchanged.
     """
     snapshots = tuple(averaged(graph.snapshots, window))
     return replace(graph, snapshots=snapshots, name=f"{graph.name}, {window} snapshots smoothed", counts=None)
 
 
 def _as_paper(plan: SnapshotBlocks, some: Sequence[AllToAllCost]) -> int:
-    """Six all-to-all phases per layer over all snapshots, including two of recomputation; four with one block."""
+    """Count as the paper: six all-to-all phases per layer over all snapshots, two of them recomputed; else four."""
     paid = (cost.paper for cost in some if cost.pass_name != "rerun" or plan.blocks > 1)
     return int(collective_rows(plan, "to_vertices").sum()) * sum(paid)
 

@@ -1,4 +1,4 @@
-"""Work of an epoch of snapshot parallelism in blocks of time, and its steps on more ranks."""
+"""Work of an epoch of snapshot parallelism in blocks of time, on any number of ranks."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ def _settings_of(config: RunConfig, features: int, **settings: Any) -> StepSetti
 
 
 def settings_of(facts: Facts, **block_settings: Any) -> StepSettings:
-    """Return the settings of the step of a config.
+    """Return the settings of a config's step.
 
     Args:
-        facts: its config and graph.
-        **block_settings: settings of blocks that are not the defaults.
+        facts: config and graph.
+        **block_settings: settings of blocks that differ from the defaults.
     """
     pairs = 0 if catalogue.entry("tasks", facts.config["task"]).per_vertex else facts.outputs
     return _settings_of(facts.config, facts.graph.num_features, pairs=pairs, **block_settings)
 
 
 def snapshot_work(facts: Facts) -> EpochWork:
-    """Blocks of time, whose snapshots are shared out to ranks (ESDG); in the hybrid to groups of ranks.
+    """Predict the work of blocks of time, whose snapshots are divided among ranks (ESDG) or groups of ranks (hybrid).
 
     References: ESDG sections 3.1 and 4.2 (rerun and redistribution), 6.5 (hybrid).
     """
@@ -68,7 +68,7 @@ def snapshot_work(facts: Facts) -> EpochWork:
     blocks, notes = int(config["blocks"]) or 1, _said(config)
     split = int(config["row_ranks"])
     plan = SnapshotBlocks(facts.train, blocks, ranks, facts.graph.num_nodes, split)
-    # as a step of ESDG numbers the snapshots: from 0 on
+    # a step of ESDG numbers its snapshots from 0
     counted = SnapshotBlocks(range(len(facts.train)), blocks, ranks, facts.graph.num_nodes, split)
     transfers = {"streamed": is_streamed(config, facts.graph, plan), "difference": config["delta_transfer"]}
     settings = settings_of(facts, blocks=blocks, reuse=config["halo_reuse"], **transfers)
@@ -104,12 +104,12 @@ def snapshot_work(facts: Facts) -> EpochWork:
 def _said(config: RunConfig) -> tuple[str, ...]:
     notes: tuple[str, ...] = ("blocks=0 is taken as one block",) if not config["blocks"] else ()
     if config["overlap"] != "off" and config.ranks > 1:
-        notes += (f"bytes lack the {FRONT_BYTES} in front of each piece that overlap sends",)
+        notes += (f"bytes exclude the {FRONT_BYTES} that overlap sends in front of each piece",)
     return notes
 
 
 def _shares(facts: Facts, plan: SnapshotBlocks) -> tuple[Numbers, Numbers, Numbers]:
-    """Rows and edges of each rank's own snapshots, and what the largest block keeps."""
+    """Return rows and edges of each rank's own snapshots, and the rows and edges kept by the largest block."""
     rows, edges = np.zeros(plan.ranks), np.zeros(plan.ranks)
     alive = np.zeros((plan.ranks, 2))
     for block in range(plan.blocks):
@@ -126,20 +126,20 @@ def _shares(facts: Facts, plan: SnapshotBlocks) -> tuple[Numbers, Numbers, Numbe
 
 @dataclass(frozen=True, slots=True)
 class StepSettings:
-    """What a step computes, whatever the graph and the ranks; names as the options of a run.
+    """The settings that determine the work of a step, apart from graph and ranks; named like the options of a run.
 
     Attributes:
         model: name in the catalogue.
         features: F.
         hidden: H.
-        layers: of the model.
-        pairs: numbers of a node that pairs are scored from; 0 where the loss is a sum over nodes.
+        layers: layers of the model.
+        pairs: outputs per node that pairs are scored from; 0 if the loss is a sum over nodes.
         blocks: nb.
-        streamed: whether graphs are brought for every block; else they stay.
-        difference: whether graphs are brought as differences.
-        reuse: whether rows of the data alone are kept from step to step.
+        streamed: True if graphs are transferred for every block, False if they stay on the device.
+        difference: True if graphs are transferred as deltas.
+        reuse: True if rows that depend on no parameter are kept from step to step.
         itemsize: bytes of a number.
-        options: of the model.
+        options: options of the model.
     """
 
     model: str
@@ -155,16 +155,16 @@ class StepSettings:
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     def paper_speedup(self, *, weak: bool) -> float | None:
-        """Return the paper's speed-up of this model on 128 GPUs; None if it gives none."""
+        """Return the paper's speed-up of this model on 128 GPUs, if reported."""
         return PAPER_SPEEDUPS[weak].get(self.model)
 
     def differences(self, other: Any) -> list[str]:
-        """Names of settings for which rates of the one do not hold for the other."""
+        """Return the names of settings for which measured rates cannot be transferred."""
         names = ("model", "features", "hidden", "layers", "itemsize", "options")
         return [name for name in names if getattr(other, name) != getattr(self, name)]
 
     def sent(self) -> tuple[AllToAllCost, ...]:
-        """Return the redistributions of a step that are sent."""
+        """Return the redistributions that a step sends."""
         sizes = (self.model, self.features, self.hidden, self.layers)
         return sent(collectives(*sizes, pairs=self.pairs, blocks=self.blocks, reuse=self.reuse, **self.options))
 
@@ -172,7 +172,7 @@ class StepSettings:
         """Return the work of R ranks in a step.
 
         Args:
-            changes: of the S snapshots trained.
+            changes: changes of the S training snapshots.
             ranks: R, at most N; each has whole snapshots.
 
         Raises:
@@ -194,13 +194,13 @@ class StepSettings:
 
 
 def _repeats(plan: SnapshotBlocks, memory: str | None) -> list[int]:
-    """Return how often each block runs forward: twice where it is computed again."""
+    """Return the number of forward passes of each block: 2 if it is recomputed, otherwise 1."""
     is_rerun = memory in RERUN_MEMORIES
     return [1 + (is_rerun and block < plan.blocks - 1) for block in range(plan.blocks)]
 
 
 def _passes(plan: SnapshotBlocks, changes: SequenceChanges, memory: str | None) -> Numbers:
-    """Return passes of each rank; in a hybrid it has a share of the rows of its group's snapshots."""
+    """Return the passes of each rank; in a hybrid it has a share of the rows of its group's snapshots."""
     passes = np.zeros((plan.ranks, 5))
     for block, forward in enumerate(_repeats(plan, memory)):
         times, length = forward + 1, len(plan.block(block))
@@ -214,13 +214,13 @@ def _passes(plan: SnapshotBlocks, changes: SequenceChanges, memory: str | None) 
 
 
 def _exchanges(some: tuple[AllToAllCost, ...], blocks: int) -> int:
-    """Exchanges of rows in a step that overlaps none with computing: one for each collective and block."""
+    """Return the number of exchanges in a step without overlap: one per collective and block."""
     many = {"forward": blocks, "rerun": blocks - 1, "backward": blocks}
     return sum(1 if cost.only_last else many[cost.pass_name] for cost in some)
 
 
 def _brought(plan: SnapshotBlocks, changes: SequenceChanges, memory: str | None, *, difference: bool) -> Numbers:
-    """Nothing with one block, which stays; else every block for forward, and again for its rerun."""
+    """Return the transfers of each rank: none with one block, else every block per forward pass and rerun."""
     brought = np.zeros((plan.ranks, 3))
     if plan.blocks == 1:
         return brought
@@ -234,7 +234,7 @@ def _brought(plan: SnapshotBlocks, changes: SequenceChanges, memory: str | None,
     return brought
 
 
-WARM_UPS = 1  # steps left out: the first fills caches
+WARM_UPS = 1  # number of first steps left out, which fill caches
 
 
 def measured_step(
@@ -242,22 +242,22 @@ def measured_step(
 ) -> tuple[MeasuredStep, StepSettings, SequenceChanges]:
     """Return the median step of a run, its settings, and the changes of its graph.
 
-    Where there were more ranks than cores, compute and transfer are the rank's processor seconds, in the proportion of
-    their wall times, and nothing else is known. They then hold what exchanges cost the processor, too.
+    With more ranks than cores, compute and transfer are the rank's processor seconds, divided in the proportion of
+    their wall times, and other phases are unknown. They then include the processor's cost of exchanges.
 
     Args:
-        run: of a system whose ranks have whole snapshots, without overlap where there are several.
-        graph: its data; loaded where not given.
-        cores: of the machine it ran on; those of this process where not given.
+        run: run of a system whose ranks have whole snapshots, without overlap if there are several ranks.
+        graph: its data; loaded if None.
+        cores: cores of its machine; those of this process if None.
 
     Raises:
-        ConfigError: it is another system's, has too few steps, or hides exchanges behind computing.
+        ConfigError: the run is of another system, has too few steps, or overlaps exchanges with computing.
     """
     event, config = _blocks_event(run), run.config
     ranks = event["ranks"]
     if ranks > 1 and config["overlap"] != "off":
         raise ConfigError(
-            f"run {run.id} hides exchanges behind computing, so that neither can be timed alone: record one with "
+            f"run {run.id} overlaps exchanges with computing, so neither can be timed alone. Record a run with "
             "overlap='off'."
         )
     graph = load_for(config) if graph is None else graph
@@ -267,12 +267,12 @@ def measured_step(
     steps = run.table("steps")
     steps = steps[steps["step"] >= WARM_UPS]
     if steps.empty:
-        raise ConfigError(f"run {run.id} has no step after the first: record one of at least {WARM_UPS + 1} epochs.")
+        raise ConfigError(f"run {run.id} has no step after the first. Record one of at least {WARM_UPS + 1} epochs.")
     shared = ranks > (len(os.sched_getaffinity(0)) if cores is None else cores)
     by_rank = steps.groupby("rank", sort=True)[list(STEP_SECONDS)].median()
     step = measured_from(run.id, settings.work(changes, ranks), by_rank, shared=shared)
     if ranks == 1 and not shared:
-        step = replace(step, communicate_s=0.0)  # alone nothing moves
+        step = replace(step, communicate_s=0.0)  # one rank sends nothing
     return step, settings, changes
 
 
@@ -281,8 +281,8 @@ def _blocks_event(run: StoredRun) -> dict[str, Any]:
     events = [event["data"] for event in run.events if event["kind"] == "blocks"]
     if not events or events[-1].get("layout") != "snapshot" or events[-1]["row_ranks"] > 1:
         raise ConfigError(
-            f"run {run.id} is of system {run.config.system!r}; steps of esdg, whose ranks have whole snapshots, are "
-            "needed. Record one with system='esdg'."
+            f"run {run.id} is of system {run.config.system!r}, but steps of esdg, whose ranks have whole snapshots, "
+            "are needed. Record a run with system='esdg'."
         )
     return events[-1]
 
@@ -306,9 +306,9 @@ def _settings(run: StoredRun, event: dict[str, Any], features: int) -> StepSetti
 
 
 def snapshot_rows(facts: Facts, ranks: Sequence[int]) -> list[Row]:
-    """Bytes that the busiest rank sends in a step of ESDG: exact, as far as there are nodes for the ranks.
+    """Return the exact bytes that the busiest rank of ESDG sends in a step, for ranks up to the number of nodes.
 
-    References: ESDG section 6.4: S N (R - 1) / R rows a collective, whatever the graph.
+    References: ESDG section 6.4: S N (R - 1) / R rows per collective, for any graph.
     """
     settings, changes = settings_of(facts), delta.sequence_changes(facts.snapshots)
     rows = []

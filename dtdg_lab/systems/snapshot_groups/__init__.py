@@ -29,7 +29,7 @@ class SnapshotGroupsFamily(SystemFamily):
     name = "snapshot_groups"
 
     def summary(self, tables: Mapping[str, pd.DataFrame], everything: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
-        """Return facts of the run's last schedule."""
+        """Return facts on the run's last schedule."""
         from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
 
         events = tables["events"]
@@ -47,7 +47,7 @@ class SnapshotGroupsFamily(SystemFamily):
         }
 
     def charts(self) -> Sequence[Chart]:
-        """Return the schedule, its cost, and other schedules."""
+        """Return the charts: the schedule, its balance, and other schedules."""
         from dtdg_lab.systems.snapshot_groups.charts import GROUP_TIMES, IMBALANCE, OWN_WORK
         from dtdg_lab.systems.snapshot_groups.comparison import OTHER_RANKS, OTHER_SCHEDULERS
         from dtdg_lab.systems.snapshot_groups.schedule_chart import SCHEDULE
@@ -55,13 +55,13 @@ class SnapshotGroupsFamily(SystemFamily):
         return SCHEDULE, IMBALANCE, GROUP_TIMES, OWN_WORK, OTHER_SCHEDULERS, OTHER_RANKS
 
     def tiles(self, tables: RunTables) -> Sequence[Tile]:
-        """Return validation loss, epoch time, distance from the bound, waiting and imbalance."""
+        """Return the tiles: validation loss, epoch time, distance from the bound, waiting and imbalance."""
         from dtdg_lab.systems.snapshot_groups.page import schedule_tiles
 
         return schedule_tiles(tables)
 
     def suggestions(self, config: RunConfig) -> Sequence[Suggestion]:
-        """Return changes of the schedule, and a slow rank."""
+        """Return suggestions to change the schedule, or to add a slow rank."""
         from dtdg_lab.systems.snapshot_groups.page import schedule_suggestions
 
         return schedule_suggestions(config)
@@ -73,9 +73,9 @@ class SnapshotGroupsFamily(SystemFamily):
         return EPOCH_TIME
 
     def has_clock(self, config: RunConfig) -> bool:
-        """Return whether schedules follow measured times, or their search may stop at its time limit.
+        """Return True if schedules depend on measured times, or if their search may stop at its time limit.
 
-        A scheduler whose code is absent may use times.
+        A scheduler whose code is absent is assumed to use times.
         """
         from dtdg_lab.systems.snapshot_groups.schedulers.base import facts_of
 
@@ -87,7 +87,7 @@ class SnapshotGroupsFamily(SystemFamily):
         return facts.searches or (facts.uses_times and config["group_times"] != "size")
 
     def epoch_bounds(self, run: StoredRun, newest: int) -> pd.Series[float] | None:
-        """Return bounds of complete epochs; None where the times of two groups overlap."""
+        """Return lower bounds of complete epochs; None if the times of two groups overlap."""
         import pandas as pd
 
         from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
@@ -118,13 +118,13 @@ class SnapshotGroupsFamily(SystemFamily):
         return schedule_pictures(system, graph)
 
     def workload(self, facts: Facts) -> EpochWork:
-        """Return what each rank does in an epoch."""
+        """Return the work of each rank in an epoch."""
         from dtdg_lab.systems.snapshot_groups.forecast import group_work
 
         return group_work(facts)
 
     def curves(self, facts: Facts, ranks: Sequence[int], rates: Rates, *, quick: bool) -> list[Row]:
-        """Return curves over numbers of ranks beside the predicted epochs."""
+        """Return curves over the number of ranks."""
         from dtdg_lab.systems.snapshot_groups.forecast import schedule_curves
 
         return schedule_curves(facts, ranks, rates, quick=quick)

@@ -13,10 +13,10 @@ from dtdg_lab.records.tables import RunTables
 
 
 def iterations(rows: Rows) -> Rows:
-    """Return a row for each step that all ranks have made, from rows of table ``steps``.
+    """Return one row per step that all ranks have made, from rows of table ``steps``.
 
-    Its columns are means over ranks, ``own_s`` and ``wait_s``, and the largest of a rank, ``critical_s`` and
-    ``time_s``; ``iterations`` is 1, to be summed.
+    Columns are means over ranks, ``own_s`` and ``wait_s``, and maxima over ranks, ``critical_s`` and ``time_s``;
+    ``iterations`` is 1, to be summed.
     """
     rows = rows.sort("step", "rank")
     steps = rows["step"]
@@ -58,12 +58,12 @@ class Balance:
     """Balance of the ranks in an epoch, or in several epochs of a long run.
 
     Attributes:
-        epoch: its number from 0; of several epochs the last one.
-        iterations: that all ranks have made.
-        own_s: own work of a rank, in the mean; the sum over iterations, as are all seconds here.
-        wait_s: waiting of a rank, in the mean.
+        epoch: index of the epoch; the last one of several.
+        iterations: number of iterations made by all ranks.
+        own_s: own work of a rank, mean over ranks; like all seconds here, the sum over iterations.
+        wait_s: waiting of a rank, mean over ranks.
         critical_s: own work of the slowest rank of each iteration.
-        time_s: everything, on the rank that took longest.
+        time_s: total time of the slowest rank.
     """
 
     epoch: int
@@ -75,7 +75,7 @@ class Balance:
 
     @property
     def imbalance(self) -> float | None:
-        """Slowest rank over the mean of all, weighted by time; None where nothing was done."""
+        """Own work of the slowest rank over the mean, weighted by time; None if there was no work."""
         return self.critical_s / self.own_s if self.own_s > 0 else None
 
     @property
@@ -85,12 +85,12 @@ class Balance:
 
     @property
     def waiting_share(self) -> float:
-        """Share of the ranks' time in which they wait."""
+        """Share of the ranks' time that is waiting."""
         return self.wait_s / self.time_s if self.time_s > 0 else 0.0
 
 
 def balance_of(tables: RunTables, epoch: int) -> Balance | None:
-    """Return the balance of an epoch as far as all ranks have made it; None where its steps are not in memory."""
+    """Return the balance of the steps of an epoch that all ranks have made; None if they are not in memory."""
 
     def balance() -> Balance | None:
         rows = tables.rows("steps")
@@ -105,13 +105,13 @@ def balance_of(tables: RunTables, epoch: int) -> Balance | None:
 
 
 def last_balance(tables: RunTables) -> Balance | None:
-    """Return the balance of the last whole epoch, or of the first one while it runs; None before its first step."""
+    """Return the balance of the last complete epoch, or of the first one while it runs; None before its first step."""
     complete = tables.complete_epoch
     return balance_of(tables, max(tables.position.epochs.values(), default=0) if complete is None else complete)
 
 
 def balance_by_epoch(tables: RunTables) -> Rows:
-    """Return sums of each epoch, or of several epochs in a long run, without the running epoch."""
+    """Return sums per epoch, or per several epochs of a long run, without the current epoch."""
     rows, epoch = tables.rollup(BALANCE), tables.complete_epoch
     if epoch is None or not len(rows) or tables.width(BALANCE) > 1:
         return rows

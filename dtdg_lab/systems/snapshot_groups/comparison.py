@@ -1,4 +1,4 @@
-"""Other schedulers and other numbers of ranks for a run's groups, by the times that it measured."""
+"""Other schedulers and other numbers of ranks for a run's groups, based on its measured times."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _NOTHING: Mapping[int, float] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class EpochTime:
-    """Predicted epoch on a number of ranks.
+    """A predicted epoch on a number of ranks.
 
     Attributes:
         scheduler: name of the scheduler.
         ranks: R.
-        iterations: of the epoch.
+        iterations: iterations of the epoch.
         predicted_s: seconds of the epoch.
         bound_s: lower bound of these seconds by the same model.
-        allreduce_s: of each iteration, as assumed for R ranks.
+        allreduce_s: seconds per iteration, as assumed for R ranks.
         speedup: relative to one rank that computes all groups in the fewest possible iterations.
-        measured_s: of a run on R ranks; None if none was given.
+        measured_s: seconds of a run on R ranks, if given.
         error: predicted over measured, minus 1; None without a measurement.
     """
 
@@ -75,28 +75,28 @@ def predict_epochs(
 ) -> tuple[EpochTime, ...]:
     """Predict epoch times on ``ranks`` from a run's group times, its all-reduce, and the rest of its iterations.
 
-    A group is assumed to take the same time on any number of ranks: true if each rank has cores or a GPU of its own,
+    A group is assumed to take the same time on any number of ranks. That holds if each rank has its own cores or GPU,
     but not if ranks share them. Waiting follows from the schedule. An all-reduce measured on one number of ranks is
     scaled to others by the bytes of a ring, 2 (R - 1) / R of the gradients; its latency is not modelled.
 
     Args:
         times_s: compute seconds of each group: (K,), or (M, K) from M epochs. With several epochs, the schedule is made
             from their medians and evaluated on each epoch's own times, so that waiting caused by noise is counted.
-        measured_on: ranks of the run that measured them.
+        measured_on: number of ranks of the measured run.
         ranks: numbers of ranks to predict for.
         scheduler: ``psg`` or a name of the catalogue.
         per_rank: maximum number of groups per rank and iteration; ``psg`` has one.
         allreduce_s: seconds of an all-reduce without waiting, as measured on ``measured_on`` ranks; or by number of
             ranks, for every requested number above 1.
-        step_s: seconds of an iteration apart from groups and all-reduce, such as the optimiser's.
-        measured_s: ranks -> epoch seconds of runs to compare with.
-        time_limit_s: for schedulers that search.
-        seed: for randomised schedulers.
+        step_s: other seconds of an iteration, such as the optimiser's.
+        measured_s: number of ranks -> epoch seconds of runs to compare with.
+        time_limit_s: time limit of schedulers that search.
+        seed: seed of randomised schedulers.
 
     Raises:
-        PlanError: times are negative or not finite, or all are 0, or have the wrong shape.
-        ConfigError: a number of ranks is below 1, an all-reduce was measured on one rank or is missing or negative, or
-            a measured epoch took no time.
+        PlanError: times are negative, not finite or all 0, or have the wrong shape.
+        ConfigError: a number of ranks is below 1, an all-reduce is missing, negative or measured on one rank, or a
+            measured epoch took no time.
     """
     epochs = _epochs(times_s)
     _check(ranks, measured_on, step_s, measured_s)
@@ -129,18 +129,18 @@ def predict_epochs(
 
 def _check(ranks: Sequence[int], measured_on: int, step_s: float, measured_s: Mapping[int, float]) -> None:
     if not ranks or min(*ranks, measured_on) < 1:
-        raise ConfigError(f"ranks={list(ranks)}, measured_on={measured_on}: all must be at least 1.")
+        raise ConfigError(f"ranks={list(ranks)}, measured_on={measured_on}: give numbers of at least 1.")
     if any(not epoch_s > 0 for epoch_s in measured_s.values()):
-        raise ConfigError(f"measured epochs {dict(measured_s)}: seconds must be above 0.")
+        raise ConfigError(f"measured_s={dict(measured_s)}: give seconds above 0.")
     if not step_s >= 0:
-        raise ConfigError(f"step_s={step_s}: seconds of an iteration must be at least 0.")
+        raise ConfigError(f"step_s={step_s}: give seconds of at least 0.")
 
 
 def _epochs(times_s: ArrayLike) -> NDArray[np.float64]:
-    """Return (M, K) seconds of each group in each epoch."""
+    """Return the (M, K) seconds of each group in each epoch."""
     times = np.asarray(times_s, dtype=np.float64)
     if times.ndim > 2 or not times.size:
-        raise PlanError(f"group times have shape {times.shape}: (groups,) or (epochs, groups) is needed.")
+        raise PlanError(f"times_s has shape {times.shape}. Give (groups,) or (epochs, groups).")
     return np.stack([times_of(epoch) for epoch in np.atleast_2d(times)])
 
 
@@ -151,27 +151,27 @@ def _allreduce(measured: float | Mapping[int, float], measured_on: int, ranks: i
     if isinstance(measured, Mapping):
         if ranks not in measured:
             raise ConfigError(
-                f"all-reduces are given for {sorted(measured)} ranks, not for {ranks}: add it, or give one."
+                f"allreduce_s is given for {sorted(measured)} ranks, but not for {ranks}. Add it, or give one number."
             )
         seconds = float(measured[ranks])
     elif measured_on == 1 and measured:
-        raise ConfigError("one rank has no all-reduce to measure: give seconds by number of ranks, such as {2: 0.01}.")
+        raise ConfigError("one rank has no all-reduce to measure. Give seconds by number of ranks, such as {2: 0.01}.")
     else:
         seconds = float(measured) * ((ranks - 1) / ranks) / ((measured_on - 1) / measured_on) if measured else 0.0
     if not 0 <= seconds < np.inf:
-        raise ConfigError(f"an all-reduce of {seconds} s on {ranks} ranks: seconds must be at least 0.")
+        raise ConfigError(f"allreduce_s={seconds} on {ranks} ranks: give seconds of at least 0.")
     return seconds
 
 
 RANKS = (1, 2, 4, 8, 16)
-TIME_LIMIT_S = 1.0  # for each scheduler that searches
+TIME_LIMIT_S = 1.0  # of each scheduler that searches
 TOO_EARLY = "No group of this schedule has been timed yet. Ask again after the first epoch."
 ASK_FIRST = "Appears once you compare schedulers"
-_HEIGHT = 190  # pixels: a row for each scheduler
-_BAR_WIDTH = 0.36  # of the room of a number of ranks
-_EQUAL = 5e-4  # relative difference below which two epochs are equally long
+_HEIGHT = 190  # pixels, for one row per scheduler
+_BAR_WIDTH = 0.36  # share of the space of a number of ranks
+_EQUAL = 5e-4  # relative difference below which two epochs are equal
 _USED_COLOUR, _OTHER_COLOUR = TONES["group that the others wait for"][0], TONES["group"][0]
-# settings in which runs may differ whose epochs are compared: numbers of ranks, and what a schedule was made from
+# compared runs may differ in these settings: numbers of ranks, and inputs of the scheduler
 _FREE = (
     "system",
     "ranks",
@@ -189,15 +189,15 @@ _FREE = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScheduleMeasurements:
-    """Seconds that a run measured for the groups of its schedule.
+    """Measured times of the groups of a run's schedule.
 
     Attributes:
         schedule: the schedule of the groups.
-        times_s: (K,) of each group; as the scheduler knew it where not measured.
-        exchange_s: of the all-reduce of an iteration, without waiting; 0 on one rank.
-        step_s: of an iteration beside own work, waiting and all-reduce.
-        epoch_s: of the steps of the last epoch that was computed as the schedule says; None where there is none.
-        seed: of the run.
+        times_s: (K,) seconds of each group; the scheduler's assumption if not measured.
+        exchange_s: seconds of an iteration's all-reduce, without waiting; 0 on one rank.
+        step_s: other seconds of an iteration, besides own work, waiting and all-reduce.
+        epoch_s: seconds of the steps of the last epoch that followed the schedule, if any.
+        seed: seed of the run.
     """
 
     schedule: ScheduleFacts
@@ -215,11 +215,11 @@ class ScheduleMeasurements:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScheduleQuestion:
-    """Question about a run.
+    """The data of a question about a run's schedule.
 
     Attributes:
         run: measurements of the run.
-        epochs_s: ranks -> seconds of an epoch that was measured on so many.
+        epochs_s: number of ranks -> measured seconds of an epoch.
     """
 
     run: ScheduleMeasurements
@@ -231,9 +231,9 @@ class ScheduleAnswer:
     """Epochs with other schedulers and other numbers of ranks.
 
     Attributes:
-        schedule: the schedule that the question is about.
-        schedulers: one outcome each, the one in use among them.
-        epochs: one for each number of ranks.
+        schedule: the schedule in question.
+        schedulers: one outcome per scheduler, including the one in use.
+        epochs: one per number of ranks.
         missing: schedulers that are not installed.
     """
 
@@ -244,7 +244,7 @@ class ScheduleAnswer:
 
 
 def scheduler_name(schedule: ScheduleFacts) -> str:
-    """Return a replay's name of the scheduler: round robin with one group a rank is the system ``psg``."""
+    """Return the scheduler's name in a replay: round robin with one group per rank is the system ``psg``."""
     return PSG if (schedule.scheduler, schedule.rank_groups) == ("round_robin", 1) else schedule.scheduler
 
 
@@ -271,11 +271,11 @@ def measurements(tables: RunTables) -> ScheduleMeasurements | None:
 
 
 def prepare(tables: RunTables, compared: Sequence[RunTables] = ()) -> ScheduleQuestion:
-    """Return the question about a run.
+    """Collect the data of the question.
 
     Args:
-        tables: of the run.
-        compared: tables of runs whose epochs are compared with, oldest first; the newest of a number of ranks counts.
+        tables: tables of the run.
+        compared: tables of the compared runs, oldest first; for each number of ranks the newest counts.
 
     Raises:
         NotAvailableError: no group was measured yet.
@@ -301,7 +301,7 @@ def answer(question: ScheduleQuestion) -> ScheduleAnswer:
     """Schedule the measured groups by every scheduler, and predict epochs on other numbers of ranks.
 
     Raises:
-        LabError: no scheduler could be asked.
+        LabError: no scheduler could run.
     """
     run = question.run
     schedule = run.schedule
@@ -338,7 +338,7 @@ def _has_equal_settings(*configs: RunConfig) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Epoch:
-    """Epoch by one scheduler."""
+    """The epoch of one scheduler."""
 
     name: str
     seconds: float
@@ -346,7 +346,7 @@ class _Epoch:
 
 
 def other_schedulers_figure(tables: RunTables, options: ChartOptions) -> Figure:
-    """Return a bar for each scheduler; before it was asked, for the one in use and for round robin."""
+    """Draw a bar per scheduler; without an answer, only for the one in use and for round robin."""
     epochs, bound_s, used = _epochs_by_scheduler(tables, options)
     title, end = "Other schedulers", bound_end(bound_s)
     keys: list[Key] = [("in use", _USED_COLOUR, "box"), ("other", _OTHER_COLOUR, "box"), (end.name, end.colour, "dash")]
@@ -386,7 +386,7 @@ def other_schedulers_figure(tables: RunTables, options: ChartOptions) -> Figure:
 
 
 def other_schedulers_caption(tables: RunTables, options: ChartOptions) -> str:
-    """Return how long an epoch by the best other scheduler would take."""
+    """Return a sentence on the epoch of the best other scheduler."""
     epochs, _, used = _epochs_by_scheduler(tables, options)
     current = next((epoch for epoch in epochs if epoch.name == used), None)
     if current is None:
@@ -402,7 +402,7 @@ def other_schedulers_caption(tables: RunTables, options: ChartOptions) -> str:
 
 
 def other_ranks_figure(tables: RunTables, options: ChartOptions) -> Figure:
-    """Return predicted epochs by number of ranks, beside those that were measured."""
+    """Draw predicted epochs by number of ranks, beside measured ones."""
     epochs, title = _epochs_by_ranks(tables, options), "Other numbers of ranks"
     keys: list[Key] = [
         ("predicted", _OTHER_COLOUR, "box"),
@@ -427,7 +427,7 @@ def other_ranks_figure(tables: RunTables, options: ChartOptions) -> Figure:
 
 
 def other_ranks_caption(tables: RunTables, options: ChartOptions) -> str:
-    """Return how long an epoch on more ranks would take, twice as many if that was predicted."""
+    """Return a sentence on the epoch on more ranks, twice as many if predicted."""
     epochs = _epochs_by_ranks(tables, options)
     if not epochs:
         return NOTHING_YET
@@ -437,13 +437,13 @@ def other_ranks_caption(tables: RunTables, options: ChartOptions) -> str:
 
 
 def _answer_of(tables: RunTables, options: ChartOptions) -> ScheduleAnswer | None:
-    """Return the answer about the schedule in use; None where it was not asked about this one."""
+    """Return the answer about the schedule in use, if there is one."""
     answer = options.answers.get(COMPARE.name)
     return answer if answer is not None and answer.schedule is tables.event(ScheduleFacts) else None
 
 
 def _epochs_by_scheduler(tables: RunTables, options: ChartOptions) -> tuple[list[_Epoch], float, str]:
-    """Return predicted epochs, their bound in seconds, and the name of the scheduler in use."""
+    """Return the predicted epochs, their bound in seconds, and the name of the scheduler in use."""
     times, answer = group_times(tables), _answer_of(tables, options)
     if answer is not None:
         epochs = [_Epoch(outcome.scheduler, outcome.makespan_s, outcome.solve_s) for outcome in answer.schedulers]
@@ -463,7 +463,7 @@ def _epochs_by_ranks(tables: RunTables, options: ChartOptions) -> Sequence[Epoch
 
 
 def _missing_note(tables: RunTables, options: ChartOptions) -> Iterable[Drawn]:
-    """Return a note about schedulers that could not be asked."""
+    """Return a note on schedulers that are not installed."""
     answer = _answer_of(tables, options)
     if answer is None or not answer.missing:
         return []
@@ -495,6 +495,6 @@ OTHER_RANKS = Chart(
     caption=other_ranks_caption,
     place="folded",
     shown=is_scheduled,
-    help="Predicted from the group times of this run, which are taken to be the same on any number of ranks.",
+    help="Predicted from the group times of this run, assumed to be the same on any number of ranks.",
     question=COMPARE,
 )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dtdg_lab.core.units import format_percent, format_seconds
 from dtdg_lab.records.events import Event
 
-_EQUAL = 5e-4  # difference of two makespans below which they are called equal
+_EQUAL = 5e-4  # relative difference below which two makespans are equal
 
 Assignment = tuple[tuple[tuple[int, ...], ...], ...]
 _SOURCES = {"size": "the sizes of groups", "profile": "measured times", "linear": "a linear model of nodes and edges"}
@@ -23,24 +23,24 @@ class ScheduleFacts(Event):
     """A schedule of K snapshot groups on P parts, executed by R ranks.
 
     Attributes:
-        scheduler: its name.
+        scheduler: name of the scheduler.
         ranks: R.
         parts: P; each rank executes P / R of them.
-        per_rank: groups a part may compute in an iteration.
+        per_rank: maximum groups per part and iteration.
         iterations: updates of the model in an epoch.
-        source: of ``times_s``: ``size`` (without unit), ``profile`` or ``linear``.
+        source: source of ``times_s``: ``size`` (without unit), ``profile`` or ``linear``.
         times_s: (K,) seconds of each group that the scheduler assumed.
         assignment: [iteration][part] -> groups.
-        makespan_s: of an epoch, predicted from ``times_s``, with the exchange of each iteration.
-        bound_s: no schedule of these times and exchanges is shorter.
-        gap: makespan over a bound, less 1; None where unknown.
-        targets: most targets that DyGNeX-G tried in an iteration; None where Algorithm 2 was not asked.
+        makespan_s: predicted seconds of an epoch, from ``times_s`` and the exchange of each iteration.
+        bound_s: lower bound of the makespan for these times and exchanges.
+        gap: makespan over a bound, minus 1; None if unknown.
+        targets: maximum number of targets that DyGNeX-G tried in an iteration; None without Algorithm 2.
         notes: remarks of the scheduler.
-        solve_s: seconds that the scheduler took.
-        psg_makespan_s: of PSG's round robin for the same times, with its own exchanges; None where unknown.
+        solve_s: seconds of solving.
+        psg_makespan_s: makespan of PSG's round robin for the same times, with its own exchanges; None if unknown.
         timed_by: clock of ``times_s``: ``processor`` or ``wall``.
-        allreduce_s: an exchange of each iteration, which makespans, bound and gap hold.
-        fit: ``a1``, ``a2``, ``a3``, ``mean_error`` and ``max_error`` of the linear model; None where none was fitted.
+        allreduce_s: seconds of an iteration's exchange, included in makespans, bound and gap.
+        fit: ``a1``, ``a2``, ``a3``, ``mean_error`` and ``max_error`` of the linear model, if fitted.
     """
 
     kind: ClassVar[str] = "schedule"
@@ -67,38 +67,38 @@ class ScheduleFacts(Event):
 
     @property
     def in_seconds(self) -> bool:
-        """True if its times are seconds; sizes have no unit."""
+        """True if times are seconds; sizes have no unit."""
         return self.source != "size"
 
     @property
     def groups(self) -> int:
-        """K."""
+        """Number of groups K."""
         return len(self.times_s)
 
     @property
     def rank_groups(self) -> int:
-        """Most groups of a rank in an iteration."""
+        """Maximum number of groups per rank and iteration."""
         return max(1, self.per_rank * self.parts // self.ranks)
 
     @property
     def excess(self) -> float | None:
-        """Makespan over the bound, less 1; None where there is no bound."""
+        """Makespan over the bound, minus 1; None without a bound."""
         return self.makespan_s / self.bound_s - 1 if self.bound_s > 0 else None
 
     @property
     def label(self) -> str:
-        """Its name in titles, such as ``fold, 97 groups on 4 ranks``."""
+        """The name in titles, such as ``fold, 97 groups on 4 ranks``."""
         ranks = f"{self.ranks} rank{'s' if self.ranks > 1 else ''}"
         return f"{self.scheduler}, {self.groups:,} groups on {ranks}"
 
     def scale(self, measured_s: NDArray[np.float64]) -> float | None:
-        """Return the factor from its times to seconds of the wall clock; None where that is not known.
+        """Return the factor from its times to seconds of the wall clock; None if unknown.
 
-        It is 1 for such seconds; else, for sizes and for processor seconds of ranks that share cores, the ratio of
-        measured to given times, over measured groups.
+        It is 1 for wall-clock seconds. For sizes, and for processor seconds of ranks that share cores, it is the ratio
+        of measured to assumed times over the measured groups.
 
         Args:
-            measured_s: (K,) seconds, NaN where unknown.
+            measured_s: (K,) seconds, NaN if unknown.
         """
         if self.in_seconds and self.timed_by == "wall":
             return 1.0
@@ -110,7 +110,7 @@ class ScheduleFacts(Event):
 
     @property
     def words(self) -> str:
-        """Description of the schedule, for a row of a table of events."""
+        """One or two sentences on the schedule, for the table of events."""
         text = f"{self.label} in {self.iterations:,} iterations: "
         text += f"{format_seconds(self.makespan_s)} per epoch, " if self.in_seconds else ""
         excess = self.excess

@@ -1,4 +1,4 @@
-"""Snapshot groups: work of an epoch, and ``lab.estimate.schedules``: schedulers on up to a thousand ranks."""
+"""Work of an epoch of snapshot groups, and ``lab.estimate.schedules``: schedulers on up to a thousand ranks."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class ScheduledGroups(GroupWork):
     """Snapshot groups with the scheduler of a config.
 
     Attributes:
-        scheduler: its name.
-        per_rank: most groups of a rank in an iteration.
+        scheduler: name of the scheduler.
+        per_rank: maximum groups per rank and iteration.
         parts: P.
-        seed: of schedulers that draw.
+        seed: seed of randomised schedulers.
     """
 
     scheduler: str
@@ -42,8 +42,8 @@ class ScheduledGroups(GroupWork):
     seed: int
 
     def epoch(self, times_s: Numbers, ranks: int) -> tuple[float, float | None, float]:
-        """Seconds of the schedule, their bound, and imbalance."""
-        if self.parts != ranks:  # several parts a rank, one after another
+        """Return the seconds of the schedule, their bound, and the imbalance."""
+        if self.parts != ranks:  # a rank computes several parts sequentially
             return float(times_s.sum()) / ranks, None, 1.0
         (outcome,) = simulation.simulate(
             times_s,
@@ -57,7 +57,7 @@ class ScheduledGroups(GroupWork):
 
 
 def group_work(facts: Facts) -> EpochWork:
-    """Snapshot groups of the training split; who computes which follows from their times, and so later.
+    """Predict the work of the training split's snapshot groups; their assignment to ranks follows later from times.
 
     References: DyGNeX sections 3 and 4.
     """
@@ -66,8 +66,8 @@ def group_work(facts: Facts) -> EpochWork:
     starts = np.arange(0, len(facts.train) - window + 1, stride)
     if len(starts) < LEAST_GROUPS:
         raise PlanError(
-            f"system={config.system!r}: {len(facts.train)} snapshots have no room for two groups of {window}. Set a "
-            "smaller group_window, or cut the data finer."
+            f"system={config.system!r} needs two groups of {window} snapshots, but there are {len(facts.train)} "
+            "training snapshots. Set a smaller group_window, or use more snapshots (cut=...)."
         )
     running = np.concatenate([[0], np.cumsum(facts.edges)])
     edges = (running[starts + window] - running[starts]).astype(float)
@@ -117,8 +117,8 @@ class ScheduleStudy(StudyResult):
     """Outcomes of schedulers on growing graphs, by growth curve.
 
     Attributes:
-        outcomes: curve -> an outcome for each number of ranks and scheduler.
-        described: what was simulated, in words.
+        outcomes: curve -> one outcome per number of ranks and scheduler.
+        described: title of the study.
     """
 
     outcomes: Mapping[str, tuple[simulation.ScheduleOutcome, ...]]
@@ -129,7 +129,7 @@ class ScheduleStudy(StudyResult):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Plain values, one row per curve, number of ranks and scheduler; columns ``curve`` and ``MEANINGS``."""
+        """One row per curve, number of ranks and scheduler; columns ``curve`` and ``MEANINGS``."""
         return [{"curve": curve} | outcome.row() for curve, outcomes in self.outcomes.items() for outcome in outcomes]
 
     @property
@@ -140,7 +140,7 @@ class ScheduleStudy(StudyResult):
         return simulation_figure(self.rows, paper={count: paper[count] for count in paper if count in simulated})
 
     def summary(self) -> str:
-        """Throughput of a rank by number of ranks and scheduler, relative to one rank alone."""
+        """Return the throughput of a rank by number of ranks and scheduler, relative to a single rank, as text."""
         frame = self.table.rename(columns={"bound_throughput": "bound"})
         shares = frame.pivot_table(index=["curve", "ranks"], columns="scheduler", values="throughput", sort=False)
         shares["bound"] = frame.groupby(["curve", "ranks"])["bound"].first()
@@ -165,13 +165,13 @@ def simulate_schedules(
     seed: int = 0,
     targets: int = 0,
 ) -> ScheduleStudy:
-    """Per-rank throughput and imbalance of schedulers on many ranks, from group times alone; nothing is trained.
+    """Simulate throughput per rank and imbalance of schedulers on many ranks, from group times alone.
 
     :mod:`dtdg_lab.systems.snapshot_groups.schedulers.simulation` describes the simulation and its limits.
 
     Args:
-        times_s: (K,) seconds of each group, measured by a run, or of a growing graph by a model fitted to one (see
-            ``modelled_times`` of :mod:`dtdg_lab.systems.snapshot_groups.growing_times`); by default those of synthetic
+        times_s: (K,) seconds of each group, measured by a run, or of a growing graph by a fitted model (see
+            ``modelled_times`` of :mod:`dtdg_lab.systems.snapshot_groups.growing_times`); by default of synthetic
             growing
             graphs.
         curves: how the graphs grow: ``linear`` (the last snapshot is 10 times the first) and ``exponential`` (20).
@@ -179,24 +179,23 @@ def simulate_schedules(
         window: snapshots of a group; a group starts every ``stride``.
         stride: see ``window``.
         noise: relative standard deviation of a snapshot's time.
-        foresight: whether schedulers know the noise, as in the paper; without it they know only the growth.
+        foresight: True if schedulers know the noise, as in the paper; False if they only know the growth.
         ranks: numbers of ranks.
         schedulers: ``psg``, or names in the catalogue's section ``scheduling``.
-        per_rank: maximum groups of a rank in an iteration; ``psg`` has one.
+        per_rank: maximum groups per rank and iteration; ``psg`` has one.
         allreduce_s: seconds of the exchange that ends an iteration, on more than one rank.
-        time_limit_s: for schedulers that search.
-        seed: of the noise and of randomised schedulers.
-        targets: number that DyGNeX-G tries in an iteration, alone and in ``best_of``: beyond a few dozen, more do not
-            help.
-            0 chooses by the numbers of groups and ranks: all if that takes about a second, else as many as fit into it.
-            Each row has the number tried.
+        time_limit_s: time limit of schedulers that search.
+        seed: seed of the noise and of randomised schedulers.
+        targets: number that DyGNeX-G tries in an iteration, alone and in ``best_of``; more than a few dozen do not
+            help. 0 chooses by the numbers of groups and ranks: all if that takes about a second, otherwise as many as
+            fit. Each row has the number tried.
 
     Raises:
         ConfigError: there is nothing to simulate, or a number is invalid.
         UnknownNameError: a curve or scheduler is unknown.
-        PlanError: times are negative or not finite, or all are 0.
+        PlanError: times are negative, not finite or all 0.
 
-    References: DyGNeX section 5.4, Figure 5; it does not give its growth curve, so two of ours stand in.
+    References: DyGNeX section 5.4, Figure 5; it does not give its growth curve, so two of ours replace it.
     """
     run = partial(
         simulation.simulate,
@@ -226,24 +225,23 @@ def simulate_schedules(
 
 def _grown(curves: Sequence[str]) -> str:
     if not curves:
-        raise ConfigError(f"no growth curve is given: choose from {', '.join(CURVES)}.")
+        raise ConfigError(f"curves is empty. Choose from {', '.join(CURVES)}.")
     for curve in curves:
         if curve not in CURVES:
             raise UnknownNameError("growth curve", curve, CURVES)
     return " or ".join(f"{curve} to {CURVES[curve]:g} times the first size" for curve in curves)
 
 
-# Curves of ``Forecast.curves``: epochs of a graph's groups; efficiency on a longer, likewise growing
-# sequence.
+# Curves of ``Forecast.curves``: epochs of a graph's groups, and efficiency on a longer sequence that grows likewise.
 
 
 CURVE_SCHEDULERS = ("psg", "longest_first", "dygnex_greedy")
-GROWN_SCHEDULERS = ("psg", "longest_first", "fold")  # quick ones, for thousands of groups
-QUICK_GROWN, GROWN = 2_000, 10_000  # snapshots of the grown sequence; the second is DyGNeX's
+GROWN_SCHEDULERS = ("psg", "longest_first", "fold")  # fast ones, for thousands of groups
+QUICK_GROWN, GROWN = 2_000, 10_000  # snapshots of the grown sequence; 10,000 is DyGNeX's number
 
 
 def schedule_curves(facts: Facts, ranks: Sequence[int], rates: Rates, *, quick: bool) -> list[Row]:
-    """Epoch seconds of the groups of a graph by scheduler, and efficiency on a longer sequence that grows like it."""
+    """Return epoch seconds of a graph's groups by scheduler, and efficiency on a longer sequence of like growth."""
     groups = group_work(facts).groups
     assert groups is not None
     alone_s, exchange = groups.passes @ rates.scaling.compute, rates.allreduce(facts)
@@ -274,9 +272,9 @@ def schedule_rows(
     Args:
         times_s: (K,) seconds of each group on one rank.
         ranks: numbers of ranks.
-        allreduce_s: ranks -> seconds of an exchange of gradients.
-        quantity: ``epoch_s``, or ``efficiency``: throughput of a rank over that of one alone.
-        schedulers: names.
+        allreduce_s: number of ranks -> seconds of an exchange of gradients.
+        quantity: ``epoch_s``, or ``efficiency``: throughput per rank over that of a single rank.
+        schedulers: names of schedulers.
     """
     name = "makespan_s" if quantity == "epoch_s" else "throughput"
     bound = "bound_s" if quantity == "epoch_s" else "bound_throughput"
@@ -292,19 +290,20 @@ def schedule_rows(
 
 
 def grown_times(times_s: Numbers, snapshots: int, *, window: int, seed: int) -> Numbers:
-    """Seconds of each group of a longer sequence that grows as this one, with 5 % of noise: (snapshots - window + 1,).
+    """Return the (snapshots - window + 1,) seconds of the groups of a longer sequence that grows likewise, with noise.
 
     Args:
         times_s: (K,) seconds of this sequence's groups, in order of time.
-        snapshots: T of the longer one.
+        snapshots: T of the longer sequence.
         window: snapshots of a group.
-        seed: of the noise.
+        seed: seed of the noise, 5 %.
 
-    References: DyGNeX section 5.4 simulates 10,000 snapshots; that the growth is linear, from this sequence's first to
-    its last, and the noise are ours.
+    References: DyGNeX section 5.4 simulates 10,000 snapshots. The noise, and linear growth from this sequence's first
+    to
+        its last group, are ours.
     """
     first, last = float(times_s[0]), float(times_s[-1])
-    if len(times_s) > 1:  # a line through all, for one group may be an odd one
+    if len(times_s) > 1:  # fit a line, since a single group may be an outlier
         slope, start = np.polyfit(np.arange(len(times_s)), times_s, 1)
         shortest = float(times_s.min())
         first, last = max(float(start), shortest), max(float(start + slope * (len(times_s) - 1)), shortest)

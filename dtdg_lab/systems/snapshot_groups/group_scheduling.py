@@ -1,4 +1,4 @@
-"""Schedule of a run: by sizes of groups first, and again once the groups have been timed."""
+"""The schedule of a run, made from the sizes of groups, and again once the groups were timed."""
 
 from __future__ import annotations
 
@@ -30,29 +30,28 @@ FITTED_GROUPS, LEAST_FITTED = 8, 4
 
 
 class GroupScheduling:
-    """Schedule of a run, and the times that it follows from.
+    """The schedule of a run, and the times it is made from.
 
-    It begins with times proportional to nodes plus edges. With ``group_times="profile"`` every group is timed in the
-    first ``profile_epochs`` epochs, the first of them is dropped, and medians are scheduled; with ``"linear"`` a few
-    groups are timed in two epochs and the linear model gives all times. A group's time is the wall clock's, or, where
-    ranks share cores, its processor seconds. What an exchange of gradients takes, without waiting, is weighed as rank 0
-    has timed it in the same epochs; not where ranks share cores, where it is no time of the network's. Rank 0
-    schedules, and all ranks have its schedule: collective.
+    Initial times are proportional to nodes plus edges. With ``group_times="profile"`` every group is timed in the first
+    ``profile_epochs`` epochs; the first is dropped, and medians are scheduled. With ``"linear"`` a few groups are timed
+    in two epochs, and a linear model predicts all times. A group's time is wall-clock time, or processor time if ranks
+    share cores. Rank 0 also times the exchange of gradients without waiting in these epochs, unless ranks share cores:
+    then it would not be network time. Rank 0 makes the schedule, and all ranks follow it. Collective.
 
     Args:
         config: the run's settings.
-        graph: its data.
+        graph: the run's data.
         groups: K snapshot groups.
         group: the ranks.
-        device: where they compute.
-        state: result of :meth:`state_dict` of an earlier one; it is ignored if its groups differ.
+        device: device of the computation.
+        state: result of an earlier :meth:`state_dict`; ignored if its groups differ.
 
     Attributes:
         groups: K snapshot groups.
         schedule: the schedule in use.
 
     Raises:
-        PlanError: it could not be made; every rank raises it with rank 0's reason.
+        PlanError: the schedule could not be made; every rank raises it with rank 0's reason.
 
     References: DyGNeX section 5.3 (profiling of 2 to 5 epochs), equation 31 (linear model).
     """
@@ -70,8 +69,8 @@ class GroupScheduling:
         self._config, self.groups, self._group = config, groups, group
         if config["group_times"] == "linear" and len(groups) < LEAST_FITTED:
             raise PlanError(
-                f"group_times='linear' fits a model to {LEAST_FITTED} groups or more; there are {len(groups)} groups. "
-                "Set group_times='profile' or 'size', or a smaller group_window or group_stride."
+                f"group_times='linear' needs {LEAST_FITTED} groups or more, but there are {len(groups)}. Set "
+                "group_times='profile' or 'size', or a smaller group_window or group_stride."
             )
         self._device, self._by_processor = device, shares_cores(group, device)
         load = np.concatenate([[0], np.cumsum(np.asarray(graph.num_edges, dtype=np.int64))])
@@ -92,7 +91,7 @@ class GroupScheduling:
     # times
 
     def observe(self, rows: Sequence[tuple[Any, ...]], exchange_s: float = 0.0) -> None:
-        """Add a step: rows of table ``groups``, (group, start_ns, end_ns, cpu_s), and its exchange's seconds."""
+        """Add a step: rows of table ``groups``, (group, start_ns, end_ns, cpu_s), and the seconds of its exchange."""
         if self._is_profiling:
             self._exchanges_s.append(exchange_s)
         for number, start_ns, end_ns, cpu_s in rows:
@@ -105,7 +104,7 @@ class GroupScheduling:
         times_s = torch.tensor(self._times_of_epoch_s, device=self._device)
         self._times_of_epoch_s[:] = 0.0
         self._group.all_reduce(times_s)
-        if bool((times_s <= 0).any()):  # a resumed epoch lacks groups
+        if bool((times_s <= 0).any()):  # groups are missing in a resumed epoch
             return False
         self._epochs.append(times_s.cpu().numpy())
         if len(self._epochs) < self._profile_epochs:
@@ -117,18 +116,18 @@ class GroupScheduling:
         return True
 
     def repeat(self, recorded: Mapping[str, Any]) -> None:
-        """Use the schedule of an earlier run, and its times.
+        """Use the schedule and the times of an earlier run.
 
         Args:
             recorded: the data of its event.
 
         Raises:
-            PlanError: the schedule is of other groups or parts.
+            PlanError: the schedule belongs to other groups or parts.
         """
         if len(recorded["times_s"]) != len(self.groups) or recorded["parts"] != self._config.parts:
             raise PlanError(
-                f"the schedule to be repeated is of {len(recorded['times_s'])} groups on {recorded['parts']} parts; "
-                f"there are {len(self.groups)} groups on {self._config.parts}. Repeat a run on its own data and "
+                f"the recorded schedule has {len(recorded['times_s'])} groups on {recorded['parts']} parts, but this "
+                f"run has {len(self.groups)} groups on {self._config.parts}. Repeat a run with its own data and "
                 "settings."
             )
         self._times_s, self._source = np.array(recorded["times_s"]), recorded["source"]
@@ -146,7 +145,7 @@ class GroupScheduling:
         return self._config["group_times"] != "size" and len(self._epochs) < self._profile_epochs
 
     def _set_times(self) -> None:
-        """Set times to medians over epochs, without the first of several, or to those of the linear model."""
+        """Set times to medians over epochs, without the first of several, or to the linear model's predictions."""
         medians_s = np.median(self._epochs[1:] or self._epochs, axis=0)
         self._source = str(self._config["group_times"])
         sizes = self._nodes, self._edges, self.groups.stop - self.groups.start
@@ -180,9 +179,9 @@ class GroupScheduling:
                     settings=config.options["scheduling"],
                 )
                 if schedule.parts != config.parts:
-                    raise PlanError(f"its schedule is for {schedule.parts} parts; the run has {config.parts}.")
+                    raise PlanError(f"its schedule has {schedule.parts} parts, but the run has {config.parts}.")
                 message = asdict(schedule)
-            except Exception as error:  # whatever it is, the other ranks wait for an answer
+            except Exception as error:  # report any error, since the other ranks wait for an answer
                 message = {"reason": f"scheduler {config['scheduler']!r}: {error_text(error)}"}
         message = json.loads(self._group.broadcast_text(json.dumps(message)))
         if "reason" in message:
@@ -190,7 +189,7 @@ class GroupScheduling:
         return _read_schedule(message, len(self.groups))
 
     def event(self) -> Event:
-        """Return the schedule in use as an event."""
+        """Return the event of the schedule in use."""
         config, times, per_rank = self._config, self._times_s, self._config["groups_per_rank"]
         exchange_s, in_turn = self._allreduce_s, schedule_round_robin(times, config.parts, per_rank=1)
         return ScheduleFacts(
@@ -217,7 +216,7 @@ class GroupScheduling:
     # state
 
     def state_dict(self) -> dict[str, Any]:
-        """Return times and schedule as plain values."""
+        """Return times and schedule as JSON values."""
         return asdict(self.schedule) | {
             "groups": [self.groups.start.tolist(), self.groups.stop.tolist()],
             "made_for": self._settings,
@@ -239,13 +238,13 @@ class GroupScheduling:
         return [self._config.parts, *(self._config[name] for name in names)]
 
     def _adopt(self, state: Mapping[str, Any]) -> bool:
-        """Adopt times of the same groups from a state; return True if its schedule is adopted as well."""
+        """Restore the times of a state with the same groups; return True if its schedule is restored as well."""
         if state.get("groups") != [self.groups.start.tolist(), self.groups.stop.tolist()]:
             return False
         self._epochs = [np.array(epoch) for epoch in state["epochs"]][: self._profile_epochs]
         self._allreduce_s = float(state.get("allreduce_s", 0.0))
         has_same_settings = state["made_for"] == self._settings
-        # with new settings, fewer epochs than a profile needs are enough: the new schedule uses what was measured
+        # with new settings, fewer epochs than a profile needs are enough: the new schedule uses the available times
         least_epochs = self._profile_epochs if has_same_settings else min(LINEAR_EPOCHS, self._profile_epochs)
         if self._epochs and len(self._epochs) >= least_epochs and self._config["group_times"] != "size":
             self._set_times()
@@ -255,9 +254,9 @@ class GroupScheduling:
 
 
 def shares_cores(group: Group, device: str) -> bool:
-    """Return True if ranks have more threads than cores, so that wall time is not a rank's own; collective.
+    """Return True if ranks have more threads than cores, so that wall-clock time includes other ranks; collective.
 
-    Counted are the ranks of this machine whose cores overlap with this one's: ranks may be pinned.
+    Only ranks of this machine whose cores overlap with this rank's are counted, since ranks may be pinned.
     """
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     mask = sum(1 << core for core in cores)
@@ -278,7 +277,7 @@ def _read_schedule(data: Mapping[str, Any], groups: int) -> Schedule:
 def _fit_facts(
     sizes: tuple[NDArray[np.int64], ...], times_s: NDArray[np.float64], fitted: NDArray[np.int64]
 ) -> dict[str, float]:
-    """Return the linear model of some groups, with its errors on the rest, or on groups held out where it has all."""
+    """Return the linear model of some groups, with its errors on the other groups, or by cross-validation."""
     nodes, edges, snapshots = (size[fitted] for size in sizes)
     linear = fit(nodes, edges, times_s[fitted], snapshots)
     facts, unfitted = linear.to_dict(), np.setdiff1d(np.arange(len(times_s)), fitted)

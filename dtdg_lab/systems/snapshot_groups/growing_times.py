@@ -1,4 +1,4 @@
-"""Times of the snapshots of a growing graph, and of groups of them: input of simulated schedules."""
+"""Times of the snapshots and groups of a growing graph: the input of simulated schedules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dtdg_lab.core.rng import generator
 from dtdg_lab.systems.snapshot_groups.linear_times import LinearTimes
 
 Vector = NDArray[np.float64]
-CURVES = MappingProxyType({"linear": 10.0, "exponential": 20.0})  # size of the last snapshot over that of the first
+CURVES = MappingProxyType({"linear": 10.0, "exponential": 20.0})  # size of the last snapshot over the first
 
 
 def growth(snapshots: int, curve: str = "linear", *, last: float | None = None) -> Vector:
@@ -20,27 +20,27 @@ def growth(snapshots: int, curve: str = "linear", *, last: float | None = None) 
 
     Args:
         snapshots: T.
-        curve: ``linear`` adds a constant, ``exponential`` multiplies by a constant, from each snapshot to the next.
+        curve: from each snapshot to the next, ``linear`` adds and ``exponential`` multiplies by a constant.
         last: size of the last snapshot; 10 for linear and 20 for exponential growth by default.
 
     Raises:
-        UnknownNameError: there is no such curve.
+        UnknownNameError: the curve is unknown.
         ConfigError: ``snapshots`` is below 1, or ``last`` is not positive.
     """
     if curve not in CURVES:
         raise UnknownNameError("growth curve", curve, CURVES)
     if snapshots < 1:
-        raise ConfigError(f"snapshots={snapshots}: a growing graph has at least 1.")
+        raise ConfigError(f"snapshots={snapshots}: give at least 1 snapshot.")
     end = CURVES[curve] if last is None else last
     if not 0 < end < np.inf:
-        raise ConfigError(f"last={end}: the last snapshot's size relative to the first must be above 0.")
+        raise ConfigError(f"last={end}: give a size above 0, relative to the first snapshot.")
     return np.linspace(1.0, end, snapshots) if curve == "linear" else np.geomspace(1.0, end, snapshots)
 
 
 def snapshot_times(
     snapshots: int, curve: str = "linear", *, noise: float = 0.05, seed: int = 0, last: float | None = None
 ) -> Vector:
-    """Return the seconds of each snapshot of a growing graph, (T,): growth times noise; the first takes about 1 s.
+    """Return the (T,) seconds of each snapshot of a growing graph: growth times noise; the first takes about 1 s.
 
     Noise is log-normal with mean 1, so that no time is negative; at 5 % it is nearly normal. All groups that contain a
     snapshot share its noise.
@@ -49,14 +49,15 @@ def snapshot_times(
         snapshots: T.
         curve: see :func:`growth`.
         noise: relative standard deviation of a snapshot's time; 0 for none.
-        seed: of the noise.
+        seed: seed of the noise.
         last: see :func:`growth`.
 
     Raises:
-        UnknownNameError, ConfigError: see :func:`growth`; noise is negative or no number.
+        UnknownNameError, ConfigError: see :func:`growth`; or noise is negative or NaN.
 
-    References: DyGNeX section 5.4 simulates 10,000 snapshots of DynaGraph, whose growth it does not give; the curves
-    and the noise are ours.
+    References: DyGNeX section 5.4 simulates 10,000 snapshots of DynaGraph, without giving its growth; the curves and
+    the
+        noise are ours.
     """
     return growth(snapshots, curve, last=last) * _noise(snapshots, noise, seed)
 
@@ -73,7 +74,7 @@ def modelled_times(
     seed: int = 0,
     last: float | None = None,
 ) -> Vector:
-    """Return the seconds of each snapshot of a growing graph by a fitted model, (T,); its constant part stays.
+    """Return the (T,) seconds of each snapshot of a growing graph by a fitted model; its constant part stays constant.
 
     Args:
         fitted: the model, from :func:`~dtdg_lab.systems.snapshot_groups.linear_times.fit`.
@@ -81,9 +82,9 @@ def modelled_times(
         edges: of the first snapshot.
         snapshots: T.
         curve: growth of the edges.
-        nodes_grow: whether the nodes grow as well; in the lab's graphs they do not.
+        nodes_grow: True if the number of nodes grows as well; in the lab's graphs it does not.
         noise: see :func:`snapshot_times`.
-        seed: of the noise.
+        seed: seed of the noise.
         last: see :func:`growth`.
     """
     size = growth(snapshots, curve, last=last)

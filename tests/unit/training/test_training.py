@@ -267,7 +267,7 @@ def test_a_resumed_run_keeps_the_measured_size(tmp_path: Path) -> None:
 def test_nothing_is_measured_where_no_pull_is_learned(tmp_path: Path) -> None:
     done = overlapping(tmp_path / "last.pt", model="tgcn")
     (data,) = [row["data"] for row in done.recorder.tables["events"] if row["kind"] == "shared_edges"]
-    assert data["chosen"] == 1 and "no pull of the model depends on parameters" in OverlapProfile.text(data)
+    assert data["chosen"] == 1 and "no aggregation of the model depends on parameters" in OverlapProfile.text(data)
 
 
 def test_one_process_times_the_forward_pass_of_each_snapshot(tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ def test_one_process_times_the_forward_pass_of_each_snapshot(tmp_path: Path) -> 
 
 
 def test_models_whose_pulls_cannot_be_shared_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError, match="the model pulls by attention"):
+    with pytest.raises(UnsupportedError, match="the model aggregates by attention"):
         overlapping(tmp_path / "last.pt", model="gatlstm")
     for model in ("dcrnn", "evolvegcn-h"):
         with pytest.raises(UnsupportedError, match="does not work with system 'pipad'"):

@@ -39,7 +39,7 @@ def test_the_law_finds_a_good_size_in_a_few_windows_and_leaves_one_it_is_wrong_a
 
 
 def test_a_law_needs_sizes() -> None:
-    with pytest.raises(ConfigError, match="give sizes"):
+    with pytest.raises(ConfigError, match="Give sizes"):
         make_controller("law", choices=3, initial=0)
     with pytest.raises(ConfigError, match="above 0"):
         ProgressLaw(((0.1, 0.0), (0.1, 0.1)))

@@ -71,9 +71,9 @@ def test_sixtieths_count_the_targets_by_load() -> None:
 
 
 def test_more_targets_than_candidates_and_no_candidate_are_refused() -> None:
-    with pytest.raises(PlanError, match="at least one of its nodes must be a target"):
+    with pytest.raises(PlanError, match="at least one node that may be a target"):
         load_groups(np.ones(4), np.zeros(0, np.int64), 2)
-    with pytest.raises(PlanError, match="5 targets of 4 candidates"):
+    with pytest.raises(PlanError, match="targets=5 is out of range: 4 candidates"):
         load_groups(np.ones(4), np.arange(4), 2).bounds(5)
 
 
@@ -158,7 +158,7 @@ def test_a_stand_in_has_all_candidates_and_a_window_of_its_own() -> None:
 
 def test_a_sampler_refuses_what_does_not_fit() -> None:
     drawn = sampler(np.ones(5))
-    with pytest.raises(PlanError, match="13 snapshots from a training split of 12"):
+    with pytest.raises(PlanError, match="13 snapshots exceeds the training split of 12"):
         drawn.batch(BatchSize(13, 1), 0, 0)
-    with pytest.raises(PlanError, match="6 targets of 5 candidates"):
+    with pytest.raises(PlanError, match="targets=6 is out of range: 5 candidates"):
         drawn.batch(BatchSize(1, 6), 0, 0)

@@ -141,7 +141,7 @@ def test_pulls_that_are_counted_are_the_models(graph):
 
 
 def test_what_cannot_be_compared(graph):
-    with pytest.raises(ConfigError, match=r"got .growing.; give a graph, such as lab\.datasets\.load"):
+    with pytest.raises(ConfigError, match=r"is not a graph. Give one, such as lab\.datasets\.load"):
         estimate_volumes("growing")
     with pytest.raises(UnknownNameError, match="Did you mean 'cdgcn'"):
         estimate_volumes(graph, "cdgcnn")

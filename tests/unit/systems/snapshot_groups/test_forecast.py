@@ -52,7 +52,7 @@ def test_a_study_of_a_fitted_model_waits_less_where_most_is_constant() -> None:
 
 
 def test_a_study_of_no_curve_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no growth curve"):
+    with pytest.raises(ConfigError, match="curves is empty"):
         simulate_schedules(curves=[])
     with pytest.raises(UnknownNameError, match="exponential"):
         simulate_schedules(curves=["exponental"])

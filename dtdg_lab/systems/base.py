@@ -31,43 +31,44 @@ if TYPE_CHECKING:
 
 
 class SystemFamily:
-    """A family of systems: their strategies, charts, page and workload. The base class offers none of them.
+    """A family of systems: strategies, charts, page and workload. The base class provides none of them.
 
-    Methods import what they return inside their bodies: listing families imports neither torch nor panel.
+    Methods import their results inside their bodies, so that listing families imports neither torch nor panel.
 
     A built-in family declares its systems, entries, options, memories and tables in ``family.toml`` of its folder. The
     catalogue reads that file without importing the family. Its table ``family`` sets the attributes below. A family
     from outside the package sets attributes of the same names in its class, and is added by :func:`dtdg_lab.register`.
 
     Args:
-        name: of a family without a class of its own.
+        name: name of a family without a class of its own.
 
     Attributes:
-        name: of its folder.
-        least_parts: parts of a config that gives none, where there are fewer ranks.
+        name: name of the family's folder.
+        least_parts: default number of parts, if there are fewer ranks.
         systems: its systems.
         entries: the algorithms that its systems consist of; at least one of kind ``parallel``.
-        options: its own settings, live ones included, with an entry's kind as their owner.
-        memories: (memory of a model, name of its ``parallel`` entry) -> ``exact``, or how it approximates.
-        events: ``module:class`` of its events; ``words`` of one are its sentence, ``ended`` that of a plan that ends.
+        options: its own settings, including live ones, with an entry's kind as their owner.
+        memories: (memory of a model, name of its ``parallel`` entry) -> ``exact``, or a description of the
+            approximation.
+        events: ``module:class`` of its events; ``words`` describes an event, ``ended`` a plan that ends.
         tables: record tables that it adds -> columns, beginning with ``step`` and ``epoch``.
-        calibrated: system -> settings of short runs that ``Forecast.advice`` calibrates rates with.
-        predicted: systems whose epochs ``Forecast.curves`` predicts -> whether that needs no partitions,
-            so that it works for any number of ranks.
-        curves_of: system -> curves of ``Forecast.curves`` beside which its measured runs are drawn.
-        full_batch: its ``parallel`` entries that train on the whole training split in one step, as all others do.
-        same_plan: why runs of equal plans have the same losses.
+        calibrated: system -> settings of short runs from which ``Forecast.advice`` calibrates rates.
+        predicted: systems whose epochs ``Forecast.curves`` predicts -> True if that needs no partitions, so that it
+            works for any number of ranks.
+        curves_of: system -> curves of ``Forecast.curves`` that its measured runs are drawn beside.
+        full_batch: its ``parallel`` entries that train on the whole training split in one step.
+        same_plan: reason why runs of equal plans have equal losses.
         summary_meanings: number that it adds to the summary of every run -> its meaning.
-        summary_tables: record tables that these numbers need, beside those of every run.
+        summary_tables: additional record tables that these numbers need.
         summary_columns: table -> the columns that they need of it; all of a table that is not named.
-        card: title of its card on the dashboard, derived from the name where empty; equal titles share a card.
-        idea: the sentence on that card; the summary of its first system where empty.
-        sketch: picture on that card, a row for each node, a character for each snapshot: the rank that computes it,
-            ``c`` or ``d`` where rank 0 or 1 reads it from the other, ``.`` where none does, a blank for a gap.
-        first_visit: its system that a first visit to the dashboard shows; one family names one.
-        setting_rows: rows of its settings among the main ones of the dashboard.
-        pictures_note: the source of the charts of :meth:`pictures`.
-        memory_options: options that lower a rank's memory -> the factor of each repeated change.
+        card: title of its card on the dashboard, by default derived from the name; equal titles share a card.
+        idea: sentence on that card; by default the summary of its first system.
+        sketch: picture on that card, a row per node, a character per snapshot: the rank that computes it, ``c`` or
+            ``d`` if rank 0 or 1 reads it from the other, ``.`` if none does, a blank for a gap.
+        first_visit: system shown on a first visit to the dashboard; only one family sets it.
+        setting_rows: rows of its settings among the main settings of the dashboard.
+        pictures_note: source of the charts of :meth:`pictures`.
+        memory_options: options that lower a rank's memory -> factor of each repeated change.
         small_settings: its options in the small runs of ``lab.testing``.
     """
 
@@ -102,7 +103,7 @@ class SystemFamily:
             setattr(self, attribute, value)
 
     def check(self, settings: Mapping[str, Any]) -> None:
-        """Raise if settings of a config, by flat name, are refused by the family, or ``links`` names no links.
+        """Raise if the family rejects settings of a config, by flat name, or if ``links`` is invalid.
 
         Raises:
             ConfigError: as of :meth:`check_settings` and :func:`dtdg_lab.network.links.parse_links`.
@@ -115,7 +116,7 @@ class SystemFamily:
         """Raise if settings of a config, by flat name, do not work together.
 
         Raises:
-            ConfigError: they do not; the message says what to set instead.
+            ConfigError: settings conflict; the message says what to set instead.
         """
 
     def build(self, context: BuildContext) -> Strategy:
@@ -127,23 +128,23 @@ class SystemFamily:
         raise NotImplementedError(f"the family {self.name!r} builds no strategy.")
 
     def charts(self) -> Sequence[Chart]:
-        """Return the charts of its systems: pictures, then supporting ones, then folded ones."""
+        """Return the charts of its systems: the pictures first, then supporting charts, then folded ones."""
         return ()
 
     def tiles(self, tables: RunTables) -> Sequence[Tile]:
-        """Return up to five tiles of a run; without any, the page shows those of every run."""
+        """Return up to five tiles of a run; if empty, the page shows the common tiles."""
         return ()
 
     def suggestions(self, config: RunConfig) -> Sequence[Suggestion]:
-        """Return changes of settings to try on a run with these settings, at most four."""
+        """Return at most four changes of settings to try after a run with these settings."""
         return ()
 
     def effect(self, system: str) -> Effect | None:
-        """Return the number that is compared before and after each change of a run of one of its systems."""
+        """Return the number to compare before and after each change of a run of one of its systems."""
         return None
 
     def sentence(self, system: str) -> str:
-        """Return a sentence on what one of its systems does, for its card and the page's head."""
+        """Return a sentence on one of its systems, for its card and the page's head."""
         return self.idea or catalogue.system(system).summary
 
     def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
@@ -151,7 +152,7 @@ class SystemFamily:
         return {event.kind: event.text for event in map(catalogue.load, self.events)}
 
     def summary(self, tables: Mapping[str, pd.DataFrame], everything: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
-        """Return its numbers of a run; None for those that the run lacks.
+        """Return the family's numbers of a run; None for numbers that the run lacks.
 
         Args:
             tables: record tables without rows that a resume replaced.
@@ -164,11 +165,11 @@ class SystemFamily:
         return ""
 
     def studies(self) -> Sequence[StudyPreset]:
-        """Return the shipped studies that its file does not declare."""
+        """Return shipped studies besides those declared in its file."""
         return ()
 
     def has_clock(self, config: RunConfig) -> bool:
-        """Return whether measured times affect the losses of a run, so that no other run has the same."""
+        """Return True if measured times affect the losses of a run, so that losses cannot be reproduced."""
         return False
 
     def epoch_bounds(self, run: StoredRun, newest: int) -> pd.Series[float] | None:
@@ -181,7 +182,7 @@ class SystemFamily:
         return None
 
     def energy_bound(self, run: StoredRun, raced: Sequence[StoredRun]) -> tuple[float, str, bool] | None:
-        """Return a lower bound of an epoch's joules, its name, and whether it comes from a run in the race.
+        """Return a lower bound of an epoch's joules, its name, and True if it comes from a run in the race.
 
         Args:
             run: a finished run whose joules are known.
@@ -193,27 +194,26 @@ class SystemFamily:
         """Return the plan of ``lab.calibration.calibrate_here``: ``first``, ``configs`` and ``study`` of its runs.
 
         Args:
-            config: the settings with which runs begin.
-            sizes: what is measured, passed on unchanged.
+            config: the initial settings of the runs.
+            sizes: sizes of the measurement, passed on unchanged.
 
         Raises:
-            ConfigError: no policy of the system decides by costs, or too little is to be measured.
+            ConfigError: no policy of the system decides by costs, or too little would be measured.
         """
-        raise ConfigError(f"system={config.system!r} fetches no features: choose a system with a feature cache.")
+        raise ConfigError(f"system={config.system!r} fetches no features. Choose a system with a feature cache.")
 
     def pictures(self, system: System, graph: DynamicGraph) -> list[CaptionedFigure]:
         """Return one to four charts for the card of one of its systems, drawn from a small graph, with captions."""
         return []
 
     def workload(self, facts: Facts) -> EpochWork:
-        """Return what each rank does in an epoch of the facts' config.
+        """Return the work of each rank in an epoch of the facts' config.
 
         Raises:
-            LabError: the graph does not serve the config, or the family counts no work.
+            LabError: the graph does not suit the config, or the family predicts no work.
         """
         raise UnsupportedError(
-            f"the family {self.name!r} counts no work, so its systems cannot be predicted. Define its method "
-            "workload(facts), or leave its systems out."
+            f"the family {self.name!r} predicts no work. Define its method workload(facts), or leave its systems out."
         )
 
     def memory_changes(self, config: RunConfig) -> Sequence[tuple[str, float]]:
@@ -224,29 +224,29 @@ class SystemFamily:
         """Return curves of ``Forecast.curves``, such as formulas and simulations of its own.
 
         Args:
-            facts: of the config, with the options of snapshot groups.
+            facts: facts of the config, with the options of snapshot groups.
             ranks: numbers of ranks.
-            rates: of the machine.
-            quick: whether to take seconds rather than minutes.
+            rates: rates of the machine.
+            quick: True to take seconds rather than minutes.
         """
         return []
 
     def measured_step(
         self, run: StoredRun, graph: DynamicGraph | None = None, *, cores: int | None = None
     ) -> tuple[MeasuredStep, StepForecast, SequenceChanges]:
-        """Return the median step of a run, what it computes, and its graph, for ``Forecast.steps``.
+        """Return the median step of a run, its settings, and the changes of its graph, for ``Forecast.steps``.
 
         Args:
-            run: of a system of the family.
+            run: run of a system of the family.
             graph: its data; loaded by default.
-            cores: of the machine it ran on; those of this process by default.
+            cores: cores of its machine; those of this process by default.
 
         Raises:
-            ConfigError: steps of the run cannot be continued to other numbers of ranks.
+            ConfigError: steps of the run cannot be extrapolated to other numbers of ranks.
         """
         raise ConfigError(
-            f"run {run.id} is of system {run.config.system!r}; steps of a system whose ranks have whole snapshots are "
-            "needed. Record one with snapshot parallelism."
+            f"run {run.id} is of system {run.config.system!r}, but steps of a system whose ranks have whole snapshots "
+            "are needed. Record a run with snapshot parallelism."
         )
 
 
@@ -254,8 +254,8 @@ class AbsentFamily(SystemFamily):
     """A family that is not registered in this process; its runs can be shown, but not trained.
 
     Args:
-        name: of the family.
-        remedy: what to register, for errors.
+        name: name of the family.
+        remedy: what to register, for error messages.
     """
 
     def __init__(self, name: str, remedy: str) -> None:
@@ -263,7 +263,7 @@ class AbsentFamily(SystemFamily):
         self.remedy = remedy
 
     def build(self, context: BuildContext) -> Strategy:
-        """Raise an error that says what to register.
+        """Raise an error with the remedy.
 
         Raises:
             ConfigError: always.
@@ -271,7 +271,7 @@ class AbsentFamily(SystemFamily):
         raise ConfigError(self.remedy)
 
     def workload(self, facts: Facts) -> EpochWork:
-        """Raise an error that says what to register.
+        """Raise an error with the remedy.
 
         Raises:
             ConfigError: always.

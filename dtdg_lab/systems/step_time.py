@@ -1,14 +1,14 @@
-"""Seconds of a step: rates of a machine fitted to measured steps, and what they predict of other steps.
+"""Seconds of a step: rates of a machine are fitted to measured steps, and predict other steps.
 
-Each part of a step has a few rates, none negative, found by least squares of relative residuals:
+Each part of a step has a few non-negative rates, fitted by least squares of relative residuals:
 
-- compute: seconds an edge, a row, an own snapshot, and a snapshot run through time, which does not shrink with ranks
-  and costs more as soon as there are several;
-- transfer: seconds a snapshot brought, a byte of it, and a byte it takes whole (unpacking);
-- communicate: seconds an exchange, times log2 R, and a byte of the busiest rank. Over nodes, what a node sends or
-  receives also goes through its link. The growth of the first with log2 R is assumed: two ranks cannot show it.
+- compute: seconds per edge, row and own snapshot, and per snapshot of the temporal part, which does not shrink with
+more ranks and costs more with several;
+- transfer: seconds per transferred snapshot, per transferred byte, and per byte unpacked;
+- communicate: seconds per exchange, times log2 R, and per byte of the busiest rank. With several machines, the bytes
+that a machine sends or receives also pass its link. The growth with log2 R is assumed: two ranks cannot show it.
 
-A step takes the compute and transfer of its straggler, then communicate. Nothing is hidden behind anything else.
+A step takes the compute and transfer of its straggler, then communicate. Nothing overlaps.
 
 References: ESDG section 6.3 separates these three parts (Figures 5 and 7); the model is ours.
 """
@@ -32,37 +32,37 @@ if TYPE_CHECKING:
 
 PARTS = ("compute", "communicate", "transfer")
 _OF_RANKS = ("compute_s", "transfer_s")
-OWN_SECONDS = ("batch_s", "compute_s", "update_s")  # columns of recorded steps: what a rank computes
+OWN_SECONDS = ("batch_s", "compute_s", "update_s")  # columns of recorded steps: a rank's own computation
 STEP_SECONDS = (*OWN_SECONDS, "transfer_s", "communicate_s", "time_s", "cpu_s")
 
 
 class StepForecast(Protocol):
-    """What a step computes, whatever the graph and the ranks."""
+    """The settings that determine the work of a step, apart from graph and ranks."""
 
     @property
     def model(self) -> str:
         """Name in the catalogue."""
 
     def work(self, changes: SequenceChanges, ranks: int) -> StepWork:
-        """Return what R ranks do in a step on a sequence."""
+        """Return the work of R ranks in a step on a sequence."""
 
     def paper_speedup(self, *, weak: bool) -> float | None:
-        """Return the paper's speed-up of this model on its most ranks; None where it gives none."""
+        """Return the paper's speed-up of this model on its largest number of ranks, if reported."""
 
     def differences(self, other: Any) -> list[str]:
-        """Return names of settings for which rates of the one do not hold for the other."""
+        """Return the names of settings for which measured rates cannot be transferred."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkCosts:
-    """How ranks are connected.
+    """The connections between ranks.
 
     Attributes:
-        per_node: ranks of a node.
-        node_bytes_s: bytes a second through a node's link, each way, shared by its ranks. The default is the paper's
-            two links of 100 Gb/s.
-        rank_bytes_s: bytes a second between ranks of a node; as measured where None.
-        message_s: seconds of an exchange between two ranks, beside its bytes; as measured where None.
+        per_node: ranks per machine.
+        node_bytes_s: bytes per second through a machine's link, each way, shared by its ranks. The default is the
+            paper's two links of 100 Gb/s.
+        rank_bytes_s: bytes per second between ranks of a machine; None for the measured rate.
+        message_s: seconds of an exchange between two ranks, besides its bytes; None for the measured time.
 
     Raises:
         PlanError: a number is not above 0.
@@ -77,12 +77,12 @@ class NetworkCosts:
         for name in ("per_node", "node_bytes_s", "rank_bytes_s"):
             value = getattr(self, name)
             if value is not None and not value > 0:
-                raise PlanError(f"{name}={value}: a number above 0 is needed.")
+                raise PlanError(f"{name}={value}: give a number above 0.")
         if self.message_s is not None and not self.message_s >= 0:
-            raise PlanError(f"message_s={self.message_s}: seconds of at least 0 are needed.")
+            raise PlanError(f"message_s={self.message_s}: give seconds of at least 0.")
 
     def moved(self, sent: Numbers) -> tuple[float, float]:
-        """Return bytes that the busiest rank sends or gets within its node, and the busiest node through its link.
+        """Return the bytes of the busiest rank within its machine, and of the busiest machine's link.
 
         Args:
             sent: (R, R) bytes from rank to rank.
@@ -97,16 +97,16 @@ class NetworkCosts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredStep:
-    """Seconds of a step that was run, medians over steps.
+    """Measured seconds of a step, medians over steps.
 
     Attributes:
-        name: what tables call it.
-        work: of the step.
-        compute_s: (R,) of each rank, by the wall clock or by its processor.
-        transfer_s: (R,) the same.
-        communicate_s: from the last rank's arrival to the end of exchanges, summed; None where ranks shared cores, so
-            that no wall time is worth telling.
-        step_s: wall time of the whole step, with all else; None likewise.
+        name: name in tables.
+        work: work of the step.
+        compute_s: (R,) seconds of each rank, by the wall clock or by its processor.
+        transfer_s: (R,) likewise.
+        communicate_s: seconds from the last rank's arrival to the end of exchanges, summed; None if ranks shared cores,
+            which makes wall times meaningless.
+        step_s: wall time of the whole step; None likewise.
     """
 
     name: str
@@ -118,12 +118,12 @@ class MeasuredStep:
 
     @property
     def ranks(self) -> int:
-        """R."""
+        """Number of ranks R."""
         return self.work.ranks
 
     @property
     def time(self) -> PredictedStepTime:
-        """Its parts, of the slowest rank; communicate is 0 where it is not known."""
+        """Times of the slowest rank by part; communicate is 0 if unknown."""
         slowest = int(np.argmax(self.compute_s + self.transfer_s))
         return PredictedStepTime(
             float(self.compute_s[slowest]), self.communicate_s or 0.0, float(self.transfer_s[slowest])
@@ -140,19 +140,19 @@ class PredictedStepTime:
 
     @property
     def total_s(self) -> float:
-        """Of all parts."""
+        """Seconds of all parts."""
         return self.compute_s + self.communicate_s + self.transfer_s
 
 
 def measured_from(name: str, work: StepWork, by_rank: pd.DataFrame, *, shared: bool) -> MeasuredStep:
-    """Return a step as a run recorded it.
+    """Build the measured step of a recorded run.
 
     Args:
-        name: of the step.
-        work: of it.
+        name: name of the step.
+        work: work of the step.
         by_rank: ``STEP_SECONDS`` of each rank, over the steps that count.
-        shared: whether ranks shared cores. Then the processor's seconds count, divided as the wall times were, and
-            nothing is known of exchanges.
+        shared: True if ranks shared cores. Then processor seconds count, divided in proportion to wall times, and the
+            times of exchanges are unknown.
     """
     compute, transfer = by_rank[list(OWN_SECONDS)].sum(axis=1).to_numpy(float), by_rank["transfer_s"].to_numpy(float)
     if shared:
@@ -165,13 +165,14 @@ def measured_from(name: str, work: StepWork, by_rank: pd.DataFrame, *, shared: b
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScalingModel:
-    """Rates of a machine and a model; see the head of this file.
+    """Fitted rates of a machine and a model; see the module's docstring.
 
     Attributes:
-        compute: (5,) seconds of a unit of each column of ``StepWork.passes``.
-        transfer: (3,) seconds of a unit of each column of ``StepWork.brought``; None where no step brought anything.
-        message_s: seconds of an exchange between two ranks, beside its bytes; None where none was measured.
-        byte_s: seconds of a byte between two ranks; None likewise.
+        compute: (5,) seconds per unit of each column of ``StepWork.passes``.
+        transfer: (3,) seconds per unit of each column of ``StepWork.brought``; None if no measured step transferred
+            graphs.
+        message_s: seconds of an exchange between two ranks, besides its bytes; None if not measured.
+        byte_s: seconds per byte between two ranks; None if not measured.
     """
 
     compute: Numbers
@@ -183,14 +184,14 @@ class ScalingModel:
         """Return the seconds of a step.
 
         Raises:
-            PlanError: a part of the step was never measured, and the network does not give it.
+            PlanError: a part of the step was never measured, and ``network`` lacks its rate.
         """
         compute, transfer = work.passes @ self.compute, np.zeros(work.ranks)
         if work.brought.any():
             if self.transfer is None:
                 raise PlanError(
-                    "graphs are brought in this step, and were in none that was measured: measure a run with two "
-                    "blocks of time or more (blocks=2), or ask for one block."
+                    "this step transfers graphs, but no measured step did. Measure a run with at least two blocks of "
+                    "time (blocks=2), or predict one block."
                 )
             transfer = work.brought @ self.transfer
         slowest = int(np.argmax(compute + transfer))
@@ -202,8 +203,8 @@ class ScalingModel:
         byte_s = self.byte_s if network.rank_bytes_s is None else 1 / network.rank_bytes_s
         if message_s is None or byte_s is None:
             raise PlanError(
-                f"what {work.ranks} ranks exchange takes time, and no run of two ranks or more was measured: measure "
-                "one, or give rank_bytes_s and message_s."
+                f"no run of two ranks or more was measured, so the exchanges of {work.ranks} ranks cannot be timed. "
+                "Measure one, or give rank_bytes_s and message_s."
             )
         within, between = network.moved(work.sent)
         return message_s * _messages(work) + byte_s * within + between / network.node_bytes_s
@@ -212,13 +213,13 @@ class ScalingModel:
 def fit_scaling(steps: Sequence[MeasuredStep]) -> ScalingModel:
     """Fit rates to measured steps.
 
-    Ranks of a step whose exchanges were timed are taken to be on one node.
+    The ranks of steps with timed exchanges are assumed to be on one machine.
 
     Raises:
         PlanError: no step is given.
     """
     if not steps:
-        raise PlanError("no step was measured: nothing can be fitted.")
+        raise PlanError("steps is empty. Measure at least one step.")
     passes, brought = (np.concatenate([getattr(step.work, name) for step in steps]) for name in ("passes", "brought"))
     compute_s, transfer_s = (np.concatenate([getattr(step, name) for step in steps]) for name in _OF_RANKS)
     compute = _non_negative(passes, compute_s)
@@ -233,17 +234,17 @@ def fit_scaling(steps: Sequence[MeasuredStep]) -> ScalingModel:
 
 
 def _messages(work: StepWork) -> float:
-    """Return exchanges, each as often as its latency counts."""
+    """Return the number of exchanges, weighted by their latency."""
     return work.exchanges * log2(work.ranks)
 
 
 def _busiest(sent: Numbers) -> float:
-    """Return the most that one of them sends, or gets."""
+    """Return the maximum bytes that one of them sends or receives."""
     return float(max(sent.sum(axis=0).max(), sent.sum(axis=1).max()))
 
 
 def _non_negative(rows: Numbers, seconds: Numbers) -> Numbers:
-    """Return x >= 0 for which ``rows @ x`` comes nearest to ``seconds``, in relative terms."""
+    """Return x >= 0 that minimises the relative error of ``rows @ x`` from ``seconds``."""
     above = seconds > 0
     if not above.any():
         return np.zeros(rows.shape[1])

@@ -1,6 +1,6 @@
-"""The work of an epoch: what each rank computes, sends, brings and keeps, counted before anything is trained.
+"""The work of an epoch, predicted without training: what each rank computes, sends, transfers and keeps.
 
-Families count it in their ``workload`` modules; :func:`count_work` finds the one that a config needs.
+Each family predicts it in its ``workload`` module; :func:`count_work` finds the family of a config.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from dtdg_lab.graphs.split import split
 from dtdg_lab.partition.base import make_partition, partition_settings
 from dtdg_lab.partition.measures import PartitionMeasures, measures_for
 
-# What a config computes on a graph, whatever its system: snapshots trained, pulls, sizes of rows and of gradients.
+# Facts of a config and its graph, independent of the system.
 
 
 Numbers = NDArray[np.float64]
 Row = dict[str, Any]
-SLOTS = 4  # numbers that ride behind the gradients beside one for each rank: version, choice, loss, groups
-# assumed where too few runs are known: seconds of a unit of each column of Facts.passes, on a core
+SLOTS = 4  # numbers sent with the gradients besides one per rank: version, choice, loss, groups
+# used if too few runs are known: seconds per unit of each column of Facts.passes, on a core
 ASSUMED_COMPUTE = (2e-9, 2e-11, 5e-5, 5e-5, 0.0, 2e-3)
-KEPT_OF_HIDDEN = 8  # assumed: numbers of the width H that backward needs of a row and layer (gates and states)
+KEPT_OF_HIDDEN = 8  # assumed number of values of width H kept for backward per row and layer (gates and states)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Facts:
-    """A config and its graph, with what every count needs of them.
+    """A config, its graph, and the facts on the model that predictions need.
 
     Attributes:
-        config: settings.
+        config: the run's settings.
         graph: T snapshots of N nodes.
-        train: the snapshots trained.
-        model: what training must know of the model.
-        parameters: numbers of a gradient.
-        outputs: numbers that the model gives of a node.
+        train: the training snapshots.
+        model: facts on the model.
+        parameters: number of parameters.
+        outputs: outputs of the model per node.
     """
 
     config: RunConfig
@@ -57,27 +57,27 @@ class Facts:
 
     @property
     def ranks(self) -> int:
-        """R."""
+        """Number of ranks R."""
         return self.config.ranks
 
     @property
     def layout(self) -> str:
-        """Entry of the kind ``parallel`` that the system is made of."""
+        """The system's entry of kind ``parallel``."""
         return catalogue.system(self.config.system).parts["parallel"]
 
     @property
     def snapshots(self) -> tuple[Snapshot, ...]:
-        """Those trained."""
+        """The training snapshots."""
         return tuple(self.graph.snapshots[self.train.start : self.train.stop])
 
     @property
     def pulled(self) -> tuple[Pull, ...]:
-        """What the model pulls along edges in one snapshot."""
+        """The model's aggregations along edges in one snapshot."""
         return self.model.along_edges
 
     @property
     def memory(self) -> str:
-        """How the model remembers: per_vertex, weights, weights_from_data, neighbourhood, none."""
+        """Memory of the model: per_vertex, weights, weights_from_data, neighbourhood or none."""
         return self.model.memory
 
     @property
@@ -92,37 +92,37 @@ class Facts:
 
     @property
     def directions(self) -> tuple[str, ...]:
-        """Along which edges the model pulls."""
+        """Edge directions that the model aggregates along."""
         return self.model.directions
 
     @property
     def edge_numbers(self) -> int:
-        """Numbers that are read along one edge of a snapshot, over all layers."""
+        """Values read along one edge of a snapshot, over all layers."""
         return sum(pull.width for pull in self.pulled)
 
     @property
     def row_numbers(self) -> int:
-        """Numbers of one row that are assumed to be kept for backward."""
+        """Assumed number of values per row that are kept for backward."""
         return self.graph.num_features + KEPT_OF_HIDDEN * self.config.hidden * self.config.layers
 
     @property
     def gradient_bytes(self) -> int:
-        """That one rank sends for one step: 2 b (R - 1) / R of a ring, slots included; exact."""
+        """Exact bytes that a rank sends per step: 2 b (R - 1) / R in a ring, slots included."""
         numbers = self.parameters + SLOTS + self.ranks
         return 2 * numbers * self.itemsize * (self.ranks - 1) // self.ranks
 
     @property
     def edges(self) -> NDArray[np.int64]:
-        """(S,) of the snapshots trained."""
+        """(S,) edges of the training snapshots."""
         return np.asarray(self.graph.num_edges[self.train.start : self.train.stop], np.int64)
 
     @property
     def graph_bytes(self) -> int:
-        """Of the snapshots trained, whole, float32 and int32: features, row starts, sources, weights."""
+        """Bytes of the training snapshots in float32 and int32: features, row starts, sources, weights."""
         return whole_bytes(self.graph, len(self.train), int(self.edges.sum()))
 
     def partition(self) -> Partition:
-        """Partition the nodes into P parts, as a run of the config does."""
+        """Partition the nodes into P parts, like a run of the config."""
         config = self.config
         live_settings = {name: config[name] for name in partition_settings(config["partitioner"])}
         return make_partition(
@@ -134,17 +134,17 @@ class Facts:
         return measures_for(self.graph, partition, self.model, snapshots=self.train)
 
     def passes(self, edges: Any, rows: Any, snapshots: Any, pieces: Any) -> Numbers:
-        """(R, 6) as ``StepWork.passes`` has them, forward and backward, with edges and rows in numbers worked on.
+        """Return (R, 6) passes as in ``StepWork.passes``, forward and backward, with edges and rows counted in values.
 
-        So weighed, rates of a model with one hidden width stand near those of another: an edge counts the numbers read
-        along it, a row the model's parameters, since each is multiplied once for it. The sixth column is of pieces
-        of work (a step's part, batch or group), for what each costs whatever its size.
+        Counted in values, the rates of models with different hidden widths are comparable: an edge counts the values
+        read along it, a row the model's parameters, since each is multiplied once for it. The sixth column counts
+        pieces of work (a step's part, batch or group), for costs independent of size.
 
         Args:
-            edges: (R,) pulled along, in snapshots.
+            edges: (R,) edges aggregated along, over snapshots.
             rows: (R,) nodes times snapshots.
-            snapshots: (R,) worked on, one after another.
-            pieces: (R,) of work.
+            snapshots: (R,) snapshots computed one after another.
+            pieces: (R,) pieces of work.
         """
         counts = (edges, rows, snapshots, pieces)
         size = max(np.size(count) for count in counts)
@@ -158,16 +158,16 @@ class Facts:
 
     @property
     def row_passes(self) -> int:
-        """How often a row is passed over: once, and once more where it runs through time by itself."""
+        """Number of passes over a row: 1, and another one for the temporal part."""
         return 1 + (self.memory == "per_vertex")
 
     def weighed(self, passes: Numbers) -> Numbers:
-        """Return passes whose edges and rows are counted in values."""
+        """Return passes with edges and rows counted in values."""
         return np.asarray(passes * np.array([self.edge_numbers, self.parameters, 1.0, 1.0, 1.0, 1.0]))
 
 
 def facts_of(config: RunConfig, graph: DynamicGraph) -> Facts:
-    """Return the facts of a config and its graph that counts need.
+    """Collect the facts of a config and its graph.
 
     Raises:
         LabError: the graph is too short for the protocol.
@@ -182,20 +182,20 @@ def facts_of(config: RunConfig, graph: DynamicGraph) -> Facts:
 
 
 def parameters(model: str, size: tuple[int, int, int, int], settings: tuple[tuple[str, Any], ...]) -> int:
-    """Count the numbers of a model's parameters; ``size`` is features, hidden, layers, outputs."""
+    """Return the number of a model's parameters; ``size`` is features, hidden, layers, outputs."""
     return _count_parameters(catalogue.entry("models", model).load(), size, settings)
 
 
 @lru_cache(maxsize=256)
 def _count_parameters(make: Any, size: tuple[int, int, int, int], settings: tuple[tuple[str, Any], ...]) -> int:
-    make_model = catalogue.load("dtdg_lab.models.base:make_model")  # by text: it needs torch
+    make_model = catalogue.load("dtdg_lab.models.base:make_model")  # loaded by name, since it needs torch
     features, hidden, layers, outputs = size
     model = make_model(make, features, hidden, layers, outputs=outputs, **dict(settings))
     return sum(int(parameter.numel()) for parameter in model.parameters())
 
 
 def whole_bytes(graph: DynamicGraph, snapshots: int, edges: int) -> int:
-    """Bytes of some snapshots of a graph: float32 features and weights, int32 row starts and sources."""
+    """Return the bytes of some snapshots of a graph: float32 features and weights, int32 row starts and sources."""
     rows = graph.num_nodes * (1 if graph.static_features else snapshots)
     an_edge = 2 if graph.weighted else 1
     return 4 * (graph.num_features * rows + snapshots * (graph.num_nodes + 1) + an_edge * edges)
@@ -207,27 +207,27 @@ def _outputs(config: RunConfig, graph: DynamicGraph) -> int:
     return int(task.load().count_outputs(graph, hidden=config.hidden, **options))
 
 
-# What each rank does in an epoch of a system, counted from the graph, and what it keeps in memory meanwhile.
+# The work of each rank in an epoch of a system, and its memory.
 
 
 EXACT = ("rows", "bytes")  # counts that may be known exactly
-DRAWN_PARTS = 4  # of all, where batches of a few parts are drawn and counted
-FRONT_BYTES = 40  # before the rows for each other rank: clock, count and place, five numbers (comm.rows)
+DRAWN_PARTS = 4  # maximum number of parts whose batches are drawn and counted
+FRONT_BYTES = 40  # header before the rows for each other rank: clock, count and place, five numbers (comm.rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepWork:
-    """One step of R ranks. A pass is forward, its rerun, or backward; what is passed over thrice counts thrice.
+    """The work of R ranks in one step. A pass is forward, its rerun, or backward; each counts.
 
     Attributes:
         nodes: N.
-        edges: of the S snapshots trained, once.
-        passes: (R, 5): edges of own snapshots; rows of these and of own nodes through time; own snapshots; snapshots
-            that run through time one after another, on however many ranks; the same where there are several ranks, for
-            these run their nodes in pieces, so that pieces can travel.
+        edges: edges of the S training snapshots, counted once.
+        passes: (R, 5): edges of own snapshots; their rows plus rows of own nodes through time; own snapshots; snapshots
+            of the temporal part, sequential on any number of ranks; the same again with several ranks, which run
+            their nodes in pieces so that pieces can be sent.
         sent: (R, R) bytes from rank to rank.
-        exchanges: of rows, and one of gradients; 0 on one rank.
-        brought: (R, 3): snapshots brought, bytes of these, and bytes they would take whole.
+        exchanges: number of exchanges of rows, plus one of gradients; 0 on one rank.
+        brought: (R, 3): transferred snapshots, their bytes, and their bytes if transferred in full.
     """
 
     nodes: int
@@ -239,38 +239,38 @@ class StepWork:
 
     @property
     def ranks(self) -> int:
-        """R."""
+        """Number of ranks R."""
         return len(self.sent)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupWork(ABC):
-    """Groups of snapshots that a schedule assigns to ranks; which rank computes which follows from their times.
+    """Groups of snapshots that a scheduler assigns to ranks by their times.
 
     Attributes:
-        passes: (K, 6) of each group, as ``Facts.passes``.
+        passes: (K, 6) passes of each group, as in ``Facts.passes``.
     """
 
     passes: Numbers
 
     @abstractmethod
     def epoch(self, times_s: Numbers, ranks: int) -> tuple[float, float | None, float]:
-        """Seconds of the stragglers of all iterations, the least that any schedule needs, and imbalance.
+        """Return the seconds of the stragglers of all iterations, a lower bound of any schedule, and the imbalance.
 
         Args:
-            times_s: (K,) of each group.
+            times_s: (K,) seconds of each group.
             ranks: R.
         """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fetching:
-    """Features fetched in a step, means over parts.
+    """Features fetched in a step; means over parts.
 
     Attributes:
-        owners: that a step fetches from, all at once.
-        bytes: of the rows.
-        ahead: whether they are fetched while the step before is computed.
+        owners: number of owners that a step fetches from, all at once.
+        bytes: bytes of the rows.
+        ahead: True if they are fetched during the previous step.
     """
 
     owners: float
@@ -280,26 +280,26 @@ class Fetching:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EpochWork:
-    """An epoch of R ranks.
+    """The work of an epoch of R ranks.
 
     Attributes:
-        system: its name.
+        system: name of the system.
         steps: updates of the model.
-        passes: (R, 6) as ``Facts.passes``: edges and rows in numbers worked on.
-        rows: (R,) nodes times snapshots that are run forward once, copies included.
-        edges: (R,) pulled along, once.
+        passes: (R, 6) as in ``Facts.passes``, with edges and rows counted in values.
+        rows: (R,) nodes times snapshots in the forward pass, counted once, with copies.
+        edges: (R,) edges aggregated along, counted once.
         sent: (R, R) bytes of rows from rank to rank.
-        exchanges: of rows.
-        gradient_bytes: that one rank sends in the epoch by the ring's formula, for gradients.
-        brought: (R, 3) as ``StepWork.brought``.
+        exchanges: number of exchanges of rows.
+        gradient_bytes: bytes of gradients that a rank sends in the epoch, by the ring's formula.
+        brought: (R, 3) as in ``StepWork.brought``.
         alive: (R, 2) rows and edges kept for backward in the largest step.
-        held_bytes: (R,) of the data that a rank needs, beside what a step makes.
-        exact: which of ``EXACT`` are counts, not estimates.
-        waits: whether ranks meet in every step.
-        groups: where a scheduler assigns snapshot groups.
-        fetching: where features are fetched.
-        round_bytes: that a rank sends for a round of averaging models, and seconds between two; where there are any.
-        notes: what an estimate rests on, in words.
+        held_bytes: (R,) bytes of a rank's data, apart from the memory of a step.
+        exact: names of ``EXACT`` that are counts, not estimates.
+        waits: True if ranks wait for each other in every step.
+        groups: snapshot groups, if a scheduler assigns them.
+        fetching: fetched features, if any.
+        round_bytes: bytes that a rank sends for a round of averaging models, and seconds between rounds, if any.
+        notes: assumptions of the estimates.
     """
 
     system: str
@@ -322,17 +322,17 @@ class EpochWork:
 
     @property
     def ranks(self) -> int:
-        """R."""
+        """Number of ranks R."""
         return len(self.sent)
 
     @property
     def rank_bytes(self) -> float:
-        """Bytes that the busiest rank sends in an epoch: rows, gradients, features served; not rounds of averaging."""
+        """Bytes that the busiest rank sends in an epoch: rows, gradients, served features; not averaging rounds."""
         fronts = FRONT_BYTES * self.exchanges * (self.ranks - 1)
         return float(self.sent.sum(axis=1).max()) + fronts + self.gradient_bytes
 
     def step(self) -> StepWork:
-        """Return the mean step, as the scaling model takes it; gradients go round a ring."""
+        """Return the mean step for the scaling model; gradients are sent around a ring."""
         ranks, share = self.ranks, 1.0 / max(self.steps, 1)
         sent = self.sent * share
         if ranks > 1 and self.waits:
@@ -351,16 +351,16 @@ def plain_work(
     pieces: Numbers | float | None = None,
     **attributes: object,
 ) -> EpochWork:
-    """Return work whose passes follow from its edges, rows and snapshots.
+    """Return work whose passes are derived from its edges, rows and snapshots.
 
     Args:
         facts: config and graph.
-        steps: of an epoch.
-        edges: (R,) of an epoch.
-        rows: (R,) of an epoch.
-        snapshots: of an epoch, (R,) or one number for all.
-        pieces: of work, each at once; one a step where not given.
-        **attributes: further attributes, in place of the derived ones.
+        steps: steps of an epoch.
+        edges: (R,) edges of an epoch.
+        rows: (R,) rows of an epoch.
+        snapshots: snapshots of an epoch, (R,) or one number for all.
+        pieces: pieces of work; by default one per step.
+        **attributes: attributes that replace the derived ones.
     """
     ranks = facts.ranks
     pieces = np.full(ranks, float(steps)) if pieces is None else pieces
@@ -383,35 +383,35 @@ def plain_work(
 
 
 def on_ranks(of_parts: NDArray[np.floating] | NDArray[np.integer], ranks: int) -> Numbers:
-    """Sum P parts over the R ranks that have them, in order: (P, ...) -> (R, ...)."""
+    """Sum the P parts of each of R ranks, in order: (P, ...) -> (R, ...)."""
     parts = np.asarray(of_parts, np.float64)
     return np.asarray(parts.reshape(ranks, len(parts) // ranks, *parts.shape[1:]).sum(axis=1))
 
 
 def on_largest(of_parts: Numbers, ranks: int) -> Numbers:
-    """Return the largest part of each rank, which computes one after another: (P,) -> (R,)."""
+    """Return the largest part of each rank, which computes its parts sequentially: (P,) -> (R,)."""
     return np.asarray(np.asarray(of_parts, float).reshape(ranks, -1).max(axis=1))
 
 
 def some_parts(parts: int) -> list[int]:
-    """Numbers of a few of the parts, evenly spaced."""
+    """Return the indices of a few parts, evenly spaced."""
     return np.unique(np.linspace(0, parts - 1, min(parts, DRAWN_PARTS)).astype(int)).tolist()
 
 
 def count_work(config: RunConfig, graph: DynamicGraph) -> tuple[EpochWork, Facts]:
-    """Count the work of each rank in an epoch, and return it with its facts; nothing is trained.
+    """Predict the work of each rank in an epoch, without training, and return it with its facts.
 
     Args:
-        config: with its number of ranks and parts.
+        config: config with its numbers of ranks and parts.
         graph: its data.
 
     Raises:
-        LabError: the graph does not serve the config: too short, too few nodes, a partitioner that fails.
+        LabError: the graph does not suit the config: too short, too few nodes, or a partitioner that fails.
     """
     facts = facts_of(config, graph)
     return catalogue.family(catalogue.system(config.system).family).workload(facts), facts
 
 
 def curve_row(quantity: str, curve: str, ranks: int, value: float, kind: str) -> Row:
-    """One point of a curve of ``Forecast.curves``."""
+    """Return one point of a curve of ``Forecast.curves``."""
     return {"quantity": quantity, "curve": curve, "ranks": ranks, "value": value, "kind": kind}

@@ -93,17 +93,17 @@ def modelled_times(
 
 
 def group_times(snapshot_s: ArrayLike, *, window: int = 4, stride: int = 1) -> Vector:
-    """Return the seconds of each group of ``window`` consecutive snapshots, one group every ``stride``: (K,) sums.
+    """Return the (K,) seconds of each group of ``window`` consecutive snapshots, one group every ``stride``.
 
     Raises:
-        ConfigError: window or stride is below 1, or there are fewer snapshots than the window holds.
+        ConfigError: window or stride is below 1, or there are fewer snapshots than a window has.
     """
     seconds = np.asarray(snapshot_s, dtype=np.float64)
     if window < 1 or stride < 1:
-        raise ConfigError(f"window={window}, stride={stride}: both must be at least 1.")
+        raise ConfigError(f"window={window}, stride={stride}: give numbers of at least 1.")
     if len(seconds) < window:
         raise ConfigError(
-            f"{len(seconds)} snapshots make no group of {window}: give more snapshots or a smaller window."
+            f"{len(seconds)} snapshots are too few for a group of {window}. Give more snapshots or a smaller window."
         )
     return np.lib.stride_tricks.sliding_window_view(seconds, window)[::stride].sum(axis=1)
 
@@ -111,7 +111,7 @@ def group_times(snapshot_s: ArrayLike, *, window: int = 4, stride: int = 1) -> V
 def _noise(snapshots: int, noise: float, seed: int) -> Vector:
     """Return (T,) factors of mean 1."""
     if not 0 <= noise < np.inf:
-        raise ConfigError(f"noise of {noise}: a relative standard deviation of at least 0 is needed, such as 0.05.")
+        raise ConfigError(f"noise={noise}: give a relative standard deviation of at least 0, such as 0.05.")
     if noise == 0:
         return np.ones(snapshots)
     spread = np.sqrt(np.log1p(noise * noise))

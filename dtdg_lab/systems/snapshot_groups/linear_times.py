@@ -11,14 +11,14 @@ from scipy.optimize import nnls
 from dtdg_lab.core.errors import PlanError
 
 Vector = NDArray[np.float64]
-_LEAST = 4  # groups: three unknowns, and one to check them
+_LEAST = 4  # minimum number of groups: three unknowns, and one group to check them
 _FOLDS = 5
 _ROUNDS = 60
 _STEADY = 1e-10  # relative change of the coefficients at which reweighting stops
-_HUBER = 1.345  # in units of the spread: larger residuals get a constant influence
+_HUBER = 1.345  # larger residuals, in units of the spread, get a constant influence
 _SPREAD = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
 _FINEST = 1e-6  # relative spread below which times are treated as exact
-_LOWEST = 1e-3  # of the median time: lower limit of the time by which a group is weighted
+_LOWEST = 1e-3  # lower limit of the time that weights a group, relative to the median time
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class LinearTimes:
     groups: int
 
     def predict(self, nodes: ArrayLike, edges: ArrayLike, snapshots: ArrayLike = 1.0) -> Vector:
-        """Return the seconds of each group, (K,).
+        """Return the (K,) seconds of each group.
 
         Args:
             nodes: (K,) nodes, summed over the snapshots of a group.
@@ -57,7 +57,7 @@ class LinearTimes:
         return _sizes(nodes, edges, snapshots) @ np.array([self.a1, self.a2, self.a3])
 
     def errors(self, nodes: ArrayLike, edges: ArrayLike, times_s: ArrayLike, snapshots: ArrayLike = 1.0) -> Vector:
-        """Return |predicted - measured| / measured of groups outside the fit, (K,); arguments as in :func:`fit`."""
+        """Return the (K,) relative errors of groups outside the fit; arguments as in :func:`fit`."""
         times = _seconds(times_s)
         return np.abs(self.predict(nodes, edges, snapshots) - times) / times
 
@@ -70,8 +70,8 @@ class LinearTimes:
 def fit(nodes: ArrayLike, edges: ArrayLike, times_s: ArrayLike, snapshots: ArrayLike = 1.0) -> LinearTimes:
     """Fit the model to measured groups, by non-negative least squares of the relative residuals.
 
-    Residuals are relative, since the noise of times grows with them. From a dozen groups on, the influence of residuals
-    far beyond the usual spread is limited (Huber), so that a single bad timing does not distort the model; with fewer
+    Residuals are relative, since the noise of times grows with them. From a dozen groups on, residuals far beyond the
+    usual spread have limited influence (Huber), so that a single bad timing does not distort the model. With fewer
     groups an outlier cannot be identified. Errors are those of held-out groups: the model is fitted five more times,
     each time without a fifth of the groups, which it then predicts.
 
@@ -91,9 +91,9 @@ def fit(nodes: ArrayLike, edges: ArrayLike, times_s: ArrayLike, snapshots: Array
     """
     sizes, times = _sizes(nodes, edges, snapshots), _seconds(times_s)
     if len(sizes) != len(times):
-        raise PlanError(f"{len(times)} times for {len(sizes)} groups: give each group one time.")
+        raise PlanError(f"{len(times)} times do not match {len(sizes)} groups. Give each group one time.")
     if len(times) < _LEAST:
-        raise PlanError(f"a linear model of {len(times)} groups: at least {_LEAST} are needed. Profile more groups.")
+        raise PlanError(f"{len(times)} groups are too few for a linear model. Profile at least {_LEAST} groups.")
     if not sizes.any():
         raise PlanError("groups without nodes, edges and snapshots cannot explain their times.")
     folds = min(_FOLDS, len(times))
@@ -107,13 +107,15 @@ def fit(nodes: ArrayLike, edges: ArrayLike, times_s: ArrayLike, snapshots: Array
 
 
 def _sizes(nodes: ArrayLike, edges: ArrayLike, snapshots: ArrayLike) -> Vector:
-    """Return (K, 3): nodes, edges and snapshots of each group."""
+    """Return the (K, 3) nodes, edges and snapshots of each group."""
     columns = [np.atleast_1d(np.asarray(column, dtype=np.float64)) for column in (nodes, edges, snapshots)]
     groups = len(columns[0])
     if len(columns[2]) == 1:
         columns[2] = np.full(groups, columns[2][0])
     if any(column.shape != (groups,) for column in columns):
-        raise PlanError(f"sizes of groups have shapes {', '.join(str(column.shape) for column in columns)}.")
+        raise PlanError(
+            f"sizes of groups have shapes {', '.join(str(column.shape) for column in columns)}. Give (K,) each."
+        )
     sizes = np.column_stack(columns)
     if not np.isfinite(sizes).all() or (sizes < 0).any():
         raise PlanError("nodes, edges and snapshots of a group must be numbers of at least 0.")
@@ -128,7 +130,7 @@ def _seconds(times_s: ArrayLike) -> Vector:
 
 
 def _robust(sizes: Vector, times: Vector) -> Vector:
-    """Return (3,) coefficients by iteratively reweighted least squares.
+    """Return the (3,) coefficients by iteratively reweighted least squares.
 
     Residuals are relative to predicted, not measured, times: a group timed far too short would dominate otherwise.
     """

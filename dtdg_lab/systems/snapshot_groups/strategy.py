@@ -1,4 +1,4 @@
-"""Whole snapshot groups on each part: data parallelism over time, with a schedule that follows from measured times."""
+"""Data parallelism over time: parts compute whole snapshot groups, by a schedule that follows from measured times."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEAST_GROUPS = 2  # a single group leaves nothing to schedule
 
 
 def snapshot_groups(train: range, *, window: int, stride: int) -> SnapshotGroups:
-    """Return groups of ``window`` consecutive snapshots of the training split, one at every ``stride`` snapshots.
+    """Return the groups of ``window`` consecutive snapshots of the training split, one every ``stride`` snapshots.
 
     Raises:
         DataError: the training split has room for fewer than two groups.
@@ -29,21 +29,21 @@ def snapshot_groups(train: range, *, window: int, stride: int) -> SnapshotGroups
     groups = max(0, (len(train) - window) // stride + 1)
     if groups < LEAST_GROUPS:
         raise DataError(
-            f"the training split has {len(train)} snapshots, room for {groups} groups of group_window={window} that "
-            f"start at every group_stride={stride}; at least {LEAST_GROUPS} groups, {window + stride} snapshots, are "
-            "needed. Set a smaller group_window or group_stride, or cut the data finer (cut=...)."
+            f"the training split of {len(train)} snapshots has only {groups} groups of group_window={window} at "
+            f"group_stride={stride}, but {LEAST_GROUPS} groups ({window + stride} snapshots) are needed. "
+            "Set a smaller group_window or group_stride, or use more snapshots (cut=...)."
         )
     start = np.arange(train.start, train.stop - window + 1, stride, dtype=np.int64)
     return SnapshotGroups(start, start + window)
 
 
 class SnapshotGroupStrategy(Strategy, Replannable, ObservesSteps):
-    """Strategy in which each part computes its scheduled groups from state zero; gradients of a step are averaged.
+    """Each part computes its scheduled groups from a zero state; the gradients of a step are averaged.
 
     Args:
-        context: what it is built from; group layouts carry every kind of memory exactly. With option ``pipelined`` the
-            groups of a step are in work together, all their activations alive (BLAD).
-        scheduling: which part computes which group when, for P parts.
+        context: the run's model, graph, task and settings; every kind of memory is exact. With option ``pipelined`` the
+            groups of a step are computed concurrently, with all their activations in memory (BLAD).
+        scheduling: assigns groups to parts and steps.
     """
 
     plan_kinds = ("schedule",)
@@ -57,14 +57,14 @@ class SnapshotGroupStrategy(Strategy, Replannable, ObservesSteps):
         self.use(scheduling.schedule)
 
     def use(self, schedule: Schedule) -> None:
-        """Compute by another schedule of the same groups and parts, from the next epoch on."""
+        """Use another schedule of the same groups and parts from the next epoch on."""
         self._steps = tuple(
             Step(number, tuple(group for part in self._parts for group in row[part]), sum(map(len, row)))
             for number, row in enumerate(schedule.assignment)
         )
 
     def epoch(self, epoch: int) -> Sequence[Step]:
-        """Return this rank's steps, by the schedule in use."""
+        """Return this rank's steps under the current schedule."""
         return self._steps
 
     def compute(self, work: Step, marks: StepMarks) -> StepResult:
@@ -72,14 +72,14 @@ class SnapshotGroupStrategy(Strategy, Replannable, ObservesSteps):
         return self._runner.compute(work, marks)
 
     def rows(self) -> RecordRows:
-        """Return and forget when each group was computed."""
+        """Return the times at which groups were computed, and forget them."""
         return {"groups": [*self._runner.clock.drain()]}
 
     # the schedule, which follows from measured times
 
     @property
     def epoch_changes(self) -> dict[str, Any]:
-        """The setting that asks for measured times."""
+        """The setting that requests measured times."""
         return {"group_times": self._group_times}
 
     def on_step_end(self, outcome: StepOutcome) -> None:
@@ -87,20 +87,20 @@ class SnapshotGroupStrategy(Strategy, Replannable, ObservesSteps):
         self.scheduling.observe(outcome.rows.get("groups", ()), outcome.communicate_s)
 
     def on_epoch_end(self) -> tuple[str, ...]:
-        """Adopt a schedule by measured times once they are known; collective."""
+        """Adopt a schedule from measured times as soon as they are complete; collective."""
         if not self.scheduling.end_epoch():
             return ()
         self.use(self.scheduling.schedule)
         return self.plan_kinds
 
     def adopt_plan(self, recorded: Mapping[str, Any]) -> tuple[str, ...]:
-        """Use the schedule of a run that is replayed."""
+        """Use the schedule of the replayed run."""
         self.scheduling.repeat(recorded)
         self.use(self.scheduling.schedule)
         return self.plan_kinds
 
     def plan_events(self) -> list[Event]:
-        """Return the schedule in use."""
+        """Return the event of the current schedule."""
         return [self.scheduling.event()]
 
     def state_dict(self) -> dict[str, Any]:

@@ -25,31 +25,31 @@ class VertexPartsFamily(SystemFamily):
     name = "vertex_parts"
 
     def charts(self) -> Sequence[Chart]:
-        """Return the picture of rows received, waiting, bytes between ranks, and the folded charts."""
+        """Return the charts: rows received, waiting, bytes between ranks, and the folded ones."""
         from dtdg_lab.systems.vertex_parts.charts import part_charts
 
         return part_charts()
 
     def tiles(self, tables: RunTables) -> Sequence[Tile]:
-        """Return waiting, edges cut and bytes sent, after those of every run."""
+        """Return the common tiles, and waiting, cut edges and bytes sent."""
         from dtdg_lab.systems.vertex_parts.page import part_tiles
 
         return part_tiles(tables)
 
     def suggestions(self, config: RunConfig) -> Sequence[Suggestion]:
-        """Return other partitioners, more parts, and a slow rank."""
+        """Return suggestions: other partitioners, more parts, a slow rank."""
         from dtdg_lab.systems.vertex_parts.page import part_suggestions
 
         return part_suggestions(config)
 
     def effect(self, system: str) -> Effect:
-        """Return waiting."""
+        """Return the effect on waiting."""
         from dtdg_lab.systems.vertex_parts.page import WAITING
 
         return WAITING
 
     def sentence(self, system: str) -> str:
-        """Return how parts get the rows of other parts."""
+        """Return a sentence on the access to rows of other parts."""
         copies = catalogue.system(system).parts["parallel"] == "cached_vertex"
         access = "keeps copies of the neighbours" if copies else "receives the rows of neighbours"
         return f"Each part owns some nodes in all snapshots and {access} it doesn't own."
@@ -68,7 +68,7 @@ class VertexPartsFamily(SystemFamily):
         return vertex_pictures(system, graph)
 
     def workload(self, facts: Facts) -> EpochWork:
-        """Return what each rank does in an epoch."""
+        """Return the work of each rank in an epoch."""
         from dtdg_lab.systems.vertex_parts.workload import cached_work, halo_work
 
         return cached_work(facts) if facts.layout == "cached_vertex" else halo_work(facts)

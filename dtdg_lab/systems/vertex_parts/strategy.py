@@ -33,11 +33,11 @@ class HaloStrategy(Strategy, DescribesMemory):
     :class:`dtdg_lab.systems.single.strategy.SingleStrategy` for every partition and every kind of memory.
 
     Args:
-        context: what it is built from.
-        sequence: the own nodes of this rank (``HaloSequence``), or all of them where there is one rank.
-        exchanger: what the sequence exchanges rows by.
+        context: the run's model, graph, task and settings.
+        sequence: the own nodes of this rank (``HaloSequence``), or all nodes with one rank.
+        exchanger: exchanges rows for the sequence.
         plan: time blocks for gradient checkpointing; every rank has all snapshots of a block.
-        block_memory: memory of a step by the number of blocks, where that was measured.
+        block_memory: memory of a step by number of blocks, if it was measured.
 
     References: ADGNN-T as DynaHB section 7.1 describes it (node parts, communication, no redundant computation).
     """
@@ -56,10 +56,10 @@ class HaloStrategy(Strategy, DescribesMemory):
         self._marks: StepMarks = StepMarks()
         self._plan, self._sequence = plan, sequence
         self._exchanger = exchanger
-        self._bring()  # the indices of exchanges are part of what making the layout costs
+        self._bring()  # building the indices of exchanges counts towards the time of the layout
 
     def epoch(self, epoch: int) -> Sequence[Step]:
-        """Return the one step, the same every epoch."""
+        """Return the only step, the same in every epoch."""
         return (Step(0, (0,) if self.context.group.rank == 0 else (), 1),)
 
     def compute(self, work: Step, marks: StepMarks) -> StepResult:
@@ -72,7 +72,7 @@ class HaloStrategy(Strategy, DescribesMemory):
         return StepResult(loss, len(work.groups), run.own * len(run.snapshots))
 
     def rows(self) -> RecordRows:
-        """Return and forget the rows and bytes sent to each rank."""
+        """Return the rows and bytes sent to each rank, and forget them."""
         return {"links": [*self._exchanger.drain()], "exchanges": [*self._exchanger.times.drain()]}
 
     def _bring(self) -> None:
@@ -87,7 +87,10 @@ class HaloStrategy(Strategy, DescribesMemory):
 
     def _add_gradients(self) -> Tensor:
         run, plan = self._run, self._plan
-        if plan.blocks == 1 or run.model.memory in ("weights", "none"):  # these keep one snapshot's activations anyway
+        if plan.blocks == 1 or run.model.memory in (
+            "weights",
+            "none",
+        ):  # these keep one snapshot's activations in any case
             self._turned(0, "forward")
             return HOW[run.model.memory](run)
         if run.model.memory == "per_vertex":
@@ -108,7 +111,7 @@ class HaloStrategy(Strategy, DescribesMemory):
 
     @property
     def plan_kinds(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Kinds of its plans; blocks are one where there are several, or where memory sets their number."""
+        """Kinds of its plans; with ``blocks`` if there are several, or if memory determines their number."""
         return ("partition", "blocks") if self._names_blocks else ("partition",)
 
     @property
@@ -139,7 +142,7 @@ class HaloStrategy(Strategy, DescribesMemory):
         return events
 
     def probes_after(self, before: Strategy) -> bool:
-        """Return True if the blocks of time differ from those before."""
+        """Return True if the blocks of time differ from the previous strategy's."""
         if not self._names_blocks:
             return False
         return not (
@@ -149,22 +152,22 @@ class HaloStrategy(Strategy, DescribesMemory):
         )
 
 
-# Node parts that hold copies of what their layers reach: each trains alone, and gradients alone are exchanged.
+# Node parts with copies of all nodes that their layers reach: each trains alone, and only gradients are exchanged.
 
 
 class ReplicatedStrategy(Strategy):
-    """One step an epoch: each part goes through the whole training split of the sequence with its own nodes' loss.
+    """One step per epoch: each part runs the whole training split, with the loss of its own nodes.
 
-    The shares of all parts add up to what the strategy ``single`` computes: exactly for memories
-    ``per_vertex``, ``weights`` and ``none``; for ``weights_from_data`` the best nodes are each part's own
-    (approximation), for ``neighbourhood`` state from beyond the layers' hops is cut off (truncated).
+    The shares of all parts sum to the result of strategy ``single``: exactly for memories ``per_vertex``, ``weights``
+    and ``none``. For ``weights_from_data`` each part picks its own best nodes (approximation); for ``neighbourhood``
+    state from beyond the layers' hops is cut off (truncation).
 
     Args:
         model: any model.
-        sequences: of the parts that this rank executes.
-        task: what is predicted.
+        sequences: sequences of the parts of this rank.
+        task: the training task.
         train: the labelled snapshots of the training split.
-        counts_group: whether this rank counts the one group that all ranks compute together: true on one of them.
+        counts_group: True on the one rank that counts the group that all ranks compute together.
         describe: returns the event of the partition.
 
     Raises:
@@ -188,7 +191,7 @@ class ReplicatedStrategy(Strategy):
         self._runs = [SequenceSegment(model, sequence, task, train, "all") for sequence in sequences]
 
     def epoch(self, epoch: int) -> Sequence[Step]:
-        """Return the one step, the same every epoch."""
+        """Return the only step, the same in every epoch."""
         return (Step(0, (0,) if self._counts_group else (), 1),)
 
     def compute(self, work: Step, marks: StepMarks) -> StepResult:
@@ -211,7 +214,7 @@ def build_halo(context: BuildContext) -> HaloStrategy:
     """Build the strategy of node partitions that exchange halo rows; collective.
 
     Raises:
-        LabError: blocks of time do not fit the snapshots or the memory.
+        LabError: the blocks of time do not fit the snapshots or the memory.
     """
 
     def make(plan: SnapshotBlocks, block_memory: BlockMemory | None = None) -> HaloStrategy:

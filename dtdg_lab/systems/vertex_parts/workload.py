@@ -1,4 +1,4 @@
-"""Work of an epoch where ranks own nodes in all snapshots: halo exchange, or replicated neighbours."""
+"""Work of an epoch in which ranks own nodes in all snapshots: with halo exchange, or with replicated neighbours."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.partition.volume import RERUN_MEMORIES, between_parts, predicted_bytes
 from dtdg_lab.systems.workload import EXACT, EpochWork, Facts, Numbers, on_largest, on_ranks, plain_work
 
-PULLED_ALONE = ("per_vertex", "weights", "none")  # memories for which ranks send rows along edges and nothing else
+PULLED_ALONE = ("per_vertex", "weights", "none")  # memories for which ranks only send rows along edges
 
 
 def halo_work(facts: Facts) -> EpochWork:
-    """Nodes are owned by parts, which exchange the rows of remote neighbours at every pull.
+    """Predict the work of parts that own nodes and exchange rows of remote neighbours at every aggregation.
 
     References: ESDG section 4.1; ADGNN-T as DynaHB section 7.1 has it.
     """
@@ -65,18 +65,20 @@ def _stacks(facts: Facts, rows: int) -> int:
 
 
 def _exchanges(facts: Facts) -> int:
-    """Count the exchanges of one stack: every pull forward, and back those whose gradient is wanted."""
+    """Return the number of exchanges of a stack: one per aggregation, and one backward if its gradient is needed."""
     return sum(1 + pull.learned for pull in facts.pulled)
 
 
 def cached_work(facts: Facts) -> EpochWork:
-    """Parts keep copies of their neighbours within all hops, and exchange gradients alone.
+    """Predict the work of parts with copies of their neighbours within all hops, which only exchange gradients.
 
     References: DynaHB section 4.1; its baseline PyGT-Dist.
     """
     measures = facts.measured(facts.partition())
     own_rows = np.asarray(measures.owned * float(len(facts.train)), np.float64)
-    inner = (facts.reach - 1) / facts.reach  # of the copies, those that are more than read: all but the outermost hop
+    inner = (
+        facts.reach - 1
+    ) / facts.reach  # share of the copies that are computed, not only read: not the outermost hop
     rows = own_rows + measures.replicated.sum(axis=0) * inner
     edges = measures.edges.sum(axis=0) + measures.replicated_edges.sum(axis=0).astype(float)
     by_rank = [on_ranks(of_parts, facts.ranks) for of_parts in (rows, edges, measures.cached_bytes.astype(float))]

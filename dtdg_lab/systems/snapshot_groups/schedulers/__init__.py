@@ -1,1 +1,1 @@
-"""How snapshot groups are dealt to parts and iterations: one rule a file, all with the same ``schedule`` function."""
+"""Schedulers, which assign snapshot groups to parts and iterations; all have the same ``schedule`` signature."""

@@ -30,12 +30,12 @@ class Problem:
         ranks: R.
         per_rank: L.
         allreduce_s: seconds of the gradient exchange that ends every iteration.
-        gap: how far above a bound a search may stop, relative to that bound.
+        gap: relative distance from a bound at which a search may stop.
         time_limit_s: seconds a search may take.
-        seed: of the random numbers.
-        targets: that DyGNeX-G tries per iteration; 0 limits them to about a second of work.
+        seed: seed of the random numbers.
+        targets: number that DyGNeX-G tries per iteration; 0 limits them to about a second of work.
         settings: options of the run that the scheduler's entry names, by name.
-        since: ``time.perf_counter()`` when scheduling began.
+        since: ``time.perf_counter()`` at the start of scheduling.
 
     Raises:
         PlanError: ``times_s`` is not a non-empty vector of finite numbers of at least 0.
@@ -58,45 +58,43 @@ class Problem:
         for name, minimum in (("ranks", 1), ("per_rank", 1), ("seed", 0), ("targets", 0)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
-                raise ConfigError(f"{name} is {shortened(value)}: a whole number of at least {minimum} is allowed.")
+                raise ConfigError(f"{name}={shortened(value)}: give a whole number of at least {minimum}.")
             object.__setattr__(self, name, int(value))
         for name in ("allreduce_s", "gap", "time_limit_s"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value) or value < 0:
-                raise ConfigError(f"{name} is {shortened(value)}: a finite number of at least 0 is allowed.")
+                raise ConfigError(f"{name}={shortened(value)}: give a finite number of at least 0.")
             object.__setattr__(self, name, float(value))
         if self.time_limit_s == 0:
-            raise ConfigError(
-                "time_limit_s is 0: a search needs some time. Set it above 0, or choose scheduler 'fold'."
-            )
+            raise ConfigError("time_limit_s=0 leaves no time for a search. Set it above 0, or choose scheduler 'fold'.")
 
     @property
     def until(self) -> float:
-        """Value of ``time.perf_counter()`` at which the time limit is over."""
+        """Value of ``time.perf_counter()`` at which the time limit ends."""
         return self.since + self.time_limit_s
 
     @property
     def groups(self) -> int:
-        """K."""
+        """Number of groups K."""
         return len(self.times_s)
 
     @property
     def share(self) -> int:
-        """R L, the most groups of an iteration."""
+        """R L, the maximum number of groups in an iteration."""
         return self.ranks * self.per_rank
 
     @property
     def fewest(self) -> int:
-        """The fewest iterations that hold all groups, ceil(K / (R L))."""
+        """The minimum number of iterations for all groups, ceil(K / (R L))."""
         return -(-self.groups // self.share)
 
     @property
     def most(self) -> int:
         """The maximum number of iterations that some optimal schedule needs.
 
-        With L >= 2, two iterations of at most R groups each can be merged without taking longer: first place one
-        group per rank, then stack the two iterations. So some optimal schedule has at most one iteration of fewer
-        than R + 1 groups.
+        With L >= 2, two iterations of at most R groups each can be merged without taking longer: place one group per
+        rank, then stack the two iterations. So some optimal schedule has at most one iteration of fewer than R + 1
+        groups.
         """
         if self.per_rank == 1:
             return self.fewest
@@ -115,7 +113,7 @@ def checked_times(times_s: ArrayLike) -> NDArray[np.float64]:
         raise PlanError(f"times_s must hold the seconds of each group, not {shortened(times_s)}.") from error
     if times.ndim != 1 or not len(times):
         raise PlanError(
-            f"times_s has shape {times.shape}: a vector with the seconds of at least one group is needed. "
+            f"times_s has shape {times.shape}. Give a vector with the seconds of at least one group. "
             "Are there enough snapshots for one group?"
         )
     wrong = np.flatnonzero(~(np.isfinite(times) & (times >= 0)))
@@ -141,7 +139,7 @@ def times_of(times_s: ArrayLike) -> NDArray[np.float64]:
     """
     times = checked_times(times_s)
     if not times.any():
-        raise PlanError("all group times are 0 s, so there is nothing to compare. Profile them, or predict them.")
+        raise PlanError("all group times are 0 s, so schedules cannot be compared. Profile or predict the times.")
     return times
 
 
@@ -150,10 +148,10 @@ class SchedulerFacts:
     """Properties of a scheduler that are known before it runs.
 
     Attributes:
-        uses_times: whether the times of groups affect its schedules; where they do not, its iterations are full.
-        searches: whether it may stop at the time limit, so that equal runs may have different schedules.
-        chooses: whether it only chooses among other schedulers, so that a comparison of all leaves it out.
-        most_groups: above this number a comparison of all leaves it out, because it takes too long; None: never.
+        uses_times: True if group times affect its schedules; if False, its iterations are full.
+        searches: True if it may stop at the time limit, so that equal runs may have different schedules.
+        chooses: True if it only chooses among other schedulers; a comparison of all leaves it out.
+        most_groups: number of groups above which a comparison of all leaves it out as too slow; None for no limit.
     """
 
     uses_times: bool = True
@@ -171,10 +169,10 @@ def scheduler(**facts: Any) -> Callable[[Callable[[Problem], Schedule]], Callabl
 
 
 def scheduler(rule: Callable[[Problem], Schedule] | None = None, **facts: Any) -> Any:
-    """Make a scheduler ``schedule(times_s, ranks, **options)``, whose arguments are the attributes of a `Problem`.
+    """Turn a rule into a scheduler ``schedule(times_s, ranks, **options)`` with the fields of a `Problem` as arguments.
 
     Args:
-        rule: solves the problem. Its docstring says what it makes of the options; it ignores those that are not listed.
+        rule: solves the problem. Its docstring describes its use of the options; it ignores unlisted ones.
         facts: attributes of :class:`SchedulerFacts`, as in ``@scheduler(uses_times=False)``.
     """
     if rule is None:
@@ -237,7 +235,7 @@ def solve(
     return replace(schedule, seconds=time.perf_counter() - began_s)
 
 
-CLOSE = 64  # iterations, and multiples of R, for which the bounds of few groups are evaluated
+CLOSE = 64  # number of iterations, and multiples of R, for which the bounds of few groups are evaluated
 
 
 def lower_bound_s(times_s: ArrayLike, ranks: int, *, per_rank: int = 2, allreduce_s: float = 0.0) -> float:
@@ -245,10 +243,9 @@ def lower_bound_s(times_s: ArrayLike, ranks: int, *, per_rank: int = 2, allreduc
 
     Let t_0 >= t_1 >= ... be the sorted times, B = R L, and let iterations be numbered by their largest group, the
     largest first. The first i iterations hold at most i B groups, so the largest group of iteration i is at least
-    t_{iB}. So the first j iterations take at least H_j = t_0 + t_B + ... + t_{(j-1)B}. The other iterations hold at
-    least K - jB groups; put in order, none of them is shorter than its counterpart in t_{jB}, t_{jB+1}, .... So for
-    every j the epoch takes at least H_j plus a bound for those, and the best j counts. Bounds of n groups
-    u_0 >= u_1 >= ... in any number of iterations:
+    t_{iB}. So the first j iterations take at least H_j = t_0 + t_B + ... + t_{(j-1)B}. The other iterations contain at
+    least K - jB groups; in descending order, none of them is shorter than its counterpart in t_{jB}, t_{jB+1}, .... So
+    for every j the epoch takes at least H_j plus a bound for these groups, and the best j counts. Bounds of n groups
 
     1. load: sum(u) / R, since no iteration is shorter than its ranks' mean;
     2. few ranks: a rank's own time over the epoch is at most the makespan, and of the h R + 1 largest groups some
@@ -279,7 +276,7 @@ def lower_bound_s(times_s: ArrayLike, ranks: int, *, per_rank: int = 2, allreduc
 
 
 def problem_bound_s(problem: Problem) -> float:
-    """Return :func:`lower_bound_s` of a validated problem, less 1e-12 of itself to allow for rounding errors."""
+    """Return :func:`lower_bound_s` of a validated problem, reduced by a factor of 1e-12 for rounding errors."""
     longest_first = np.sort(problem.times_s)[::-1]
     sums = np.append(0.0, np.cumsum(longest_first))
     starts = np.arange(0, problem.groups, problem.share)
@@ -287,7 +284,7 @@ def problem_bound_s(problem: Problem) -> float:
     best = max(heads[-1], float((heads[:-1] + (sums[-1] - sums[starts]) / problem.ranks).max()))
     for head, start in zip(heads[:CLOSE], starts[:CLOSE], strict=False):
         best = max(best, float(head) + _few_groups(longest_first[start:], problem))
-    # sums are rounded: a bound that is slightly too high would declare an optimal schedule impossible
+    # sums are rounded: a bound slightly too high would call an optimal schedule impossible
     return float(best) * (1 - 1e-12) + problem.fewest * problem.allreduce_s
 
 
@@ -296,7 +293,7 @@ def _few_groups(times_s: NDArray[np.float64], problem: Problem) -> float:
     ranks, groups = problem.ranks, len(times_s)
     best = 0.0
     for count in range(1, min(CLOSE, (groups - 1) // ranks) + 1):
-        last = count * ranks  # of the groups 0 .. last some rank computes count + 1
+        last = count * ranks  # some rank computes count + 1 of the groups 0 .. last
         best = max(best, float(times_s[last - count : last + 1].sum()))
     if problem.per_rank == 2 and groups > ranks:
         padded = np.zeros(2 * ranks)
@@ -316,7 +313,7 @@ Slots = NDArray[np.int64]
 
 
 def loads_s(slots: Slots, problem: Problem) -> NDArray[np.float64]:
-    """Return the seconds of each rank in each iteration, (iterations, R)."""
+    """Return the (iterations, R) seconds of each rank."""
     loads: NDArray[np.float64] = np.append(problem.times_s, 0.0)[slots].sum(axis=2)
     return loads
 
@@ -328,7 +325,7 @@ def makespan_s(slots: Slots, problem: Problem) -> float:
 
 
 def from_rows(rows: list[list[tuple[int, ...]]], problem: Problem) -> Slots:
-    """Return slots from rows of ranks' groups; ranks that a row does not list are idle."""
+    """Return the slots of rows of groups by rank; ranks missing from a row are idle."""
     slots = np.full((len(rows), problem.ranks, problem.per_rank), problem.groups, np.int64)
     for iteration, row in enumerate(rows):
         for rank, groups in enumerate(row):
@@ -346,7 +343,7 @@ def finished(
         problem: the problem that they solve.
         notes: remarks for the reader.
         bound_s: a tighter bound than :func:`problem_bound_s`, if a search has found one.
-        targets: that DyGNeX-G tried per iteration; None if it did not run.
+        targets: number that DyGNeX-G tried per iteration; None if it did not run.
     """
     groups = problem.groups
     rows = tuple(

@@ -50,35 +50,36 @@ def check_plan(
         PlanError: the plan loses or repeats a group.
     """
     times_s = np.array(times_s, dtype=np.float64)
-    times_s.setflags(write=False)  # profiles are shared: a scheduler that sorts in place fails here
+    times_s.setflags(write=False)  # make a scheduler fail that sorts in place, since profiles are shared
     plan = schedule(times_s, parts, per_rank=per_rank, allreduce_s=allreduce_s)
     case = f"K={len(times_s)}, P={parts}, per_rank={per_rank}"
     require(isinstance(plan, Schedule), f"a scheduler returns a Schedule, not {type(plan).__name__} ({case})")
-    require(plan.groups == len(times_s), f"the plan is for {plan.groups} groups, not for those given ({case})")
-    require(plan.parts == parts, f"the plan has {plan.parts} parts, not those asked for ({case})")
+    require(plan.groups == len(times_s), f"the plan has {plan.groups} groups instead of {len(times_s)} ({case})")
+    require(plan.parts == parts, f"the plan has {plan.parts} parts instead of {parts} ({case})")
     largest = max(len(part) for iteration in plan.assignment for part in iteration)
     require(largest <= per_rank, f"a part has {largest} groups in one iteration, more than per_rank ({case})")
     types = {type(group) for iteration in plan.assignment for part in iteration for group in part}
     require(types == {int}, f"group ids are plain ints, so that plans can be stored, not {types} ({case})")
     repeated = schedule(times_s.copy(), parts, per_rank=per_rank, allreduce_s=allreduce_s)
-    require(repeated.assignment == plan.assignment, f"the same times gave another plan: ranks would disagree ({case})")
+    require(repeated.assignment == plan.assignment, f"equal times gave different plans: ranks would disagree ({case})")
     bound_s = lower_bound_s(times_s, parts, per_rank=per_rank, allreduce_s=allreduce_s)
     makespan_s = plan.makespan_s(times_s, allreduce_s=allreduce_s)
-    require(makespan_s >= bound_s * (1 - 1e-9), f"{makespan_s} s is faster than any plan can be, {bound_s} s ({case})")
+    require(makespan_s >= bound_s * (1 - 1e-9), f"{makespan_s} s is below the lower bound of {bound_s} s ({case})")
     if plan.gap is not None:
         largest_gap = makespan_s / bound_s - 1 if bound_s > 0 else 0.0  # a search may know a better bound
         require(
-            0 <= plan.gap <= largest_gap + 1e-9, f"a gap of {plan.gap}, where at most {largest_gap} is left ({case})"
+            0 <= plan.gap <= largest_gap + 1e-9,
+            f"a gap of {plan.gap} exceeds the largest possible, {largest_gap} ({case})",
         )
     return plan
 
 
 def check_scheduler(schedule: Scheduler) -> None:
-    """Check a scheduler on hard and easy times, with 1 to 8 parts and 1 to 3 groups a part.
+    """Check a scheduler on hard and easy times, with 1 to 8 parts and 1 to 3 groups per part.
 
-    Every group is placed once, ``per_rank`` is respected, the plan has the parts asked for and is a pure function of
-    its input, which is left unchanged. No plan is faster than the lower bound, no gap larger than the distance to it.
-    One group, and fewer groups than parts, are among the cases.
+    Every group is placed once, ``per_rank`` is respected, and the plan has the requested parts. The plan is a pure
+    function of its input, which is left unchanged. No plan is faster than the lower bound, and no gap is larger than
+    the distance to it. The cases include a single group, and fewer groups than parts.
 
     Raises:
         ContractError: a rule is broken; the message names the case.

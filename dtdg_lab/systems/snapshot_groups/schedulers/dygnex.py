@@ -15,24 +15,24 @@ from dtdg_lab.core.plans import Schedule
 from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem, Slots, finished, from_rows, scheduler
 from dtdg_lab.systems.snapshot_groups.schedulers.longest_first import longest_first_slots
 
-# Algorithm 2's choice of an iteration, exactly: each pick is a closest pair of the remaining groups, found with a heap.
+# The exact choice of an iteration in Algorithm 2: a heap finds each closest pair of the remaining groups.
 
 
-INTERPRETED_GROUPS = 100  # up to this number plain Python is faster than importing numba
+INTERPRETED_GROUPS = 100  # up to this number of groups, plain Python is faster than importing numba
 WORK = 50_000_000  # steps for all targets of an epoch: about a second
-PICK = 16  # steps to find a pair, in addition to one per group for each target
+PICK = 16  # steps to find a pair, besides one per group and target
 LEAST_TARGETS = 8
 
 
 def targets_within(groups: int, ranks: int) -> int:
-    """Return how many targets an iteration may try within about a second per epoch, by operation counts.
+    """Return the number of targets that an iteration can try within about a second per epoch, by operation counts.
 
     Args:
         groups: K.
         ranks: R.
 
     Returns:
-        K, which means all, if that fits into ``WORK``; otherwise as many as fit, and at least 8.
+        K (all) if that fits into ``WORK``; otherwise as many as fit, and at least 8.
     """
     remaining = np.arange(groups, ranks, -2 * ranks, dtype=np.float64)  # at the start of each iteration
     steps = remaining + PICK * ranks
@@ -45,7 +45,7 @@ class Pairs:
     """Sorted groups from which iterations of R pairs are chosen and removed.
 
     Args:
-        times_s: (n,) seconds, ascending; group k is numbered k + 1 here, and 0 is the zero group.
+        times_s: (n,) seconds, ascending; group k has number k + 1 here, and 0 is the zero group.
         ranks: R.
         targets: maximum number of targets that an iteration tries, at least 1: all of them, or a subset at equal
             distances, from the longest group alone to the two longest.
@@ -63,15 +63,15 @@ class Pairs:
 
     @property
     def count(self) -> int:
-        """Number of groups that are not chosen yet."""
+        """Number of remaining groups."""
         return len(self._free) - 1
 
     def groups_left(self) -> list[int]:
-        """Return the groups that are not chosen yet, ascending."""
+        """Return the remaining groups, ascending."""
         return [int(group) for group in self._free[1:]]
 
     def choose(self) -> list[tuple[int, int]]:
-        """Remove and return the target and its R - 1 pairs of least waste, or fewer if groups run out."""
+        """Remove and return the target and its R - 1 pairs with the least waste, or fewer if groups run out."""
         times_s = self._times[self._free]
         ends = np.searchsorted(times_s, times_s, side="right") - 1
         workspace = [np.empty(len(times_s), np.int64) for _ in range(4)]
@@ -87,7 +87,7 @@ class Pairs:
         return [(int(head), int(tail)) for head, tail in pairs]
 
 
-def choose(  # noqa: PLR0912, PLR0915, PLR0917 - one function of positional arguments is what numba compiles
+def choose(  # noqa: PLR0912, PLR0915, PLR0917 - numba compiles one function with positional arguments
     ranks: int,
     targets: int,
     capacity_s: float,
@@ -101,27 +101,27 @@ def choose(  # noqa: PLR0912, PLR0915, PLR0917 - one function of positional argu
     trial: Any,
     best: Any,
 ) -> int:
-    """Choose one iteration by Algorithm 2's loop over targets; return how many pairs are written to ``best``.
+    """Choose one iteration by Algorithm 2's loop over targets; return the number of pairs written to ``best``.
 
-    The two pointers of GetGroupPair find, of all pairs of free groups, the one whose sum is closest to the target; of
-    equally close ones that with the lowest head, then the highest tail. Here one sweep finds the best tail of every
-    head, and a heap orders heads by distance. Groups are only removed, so a head's distance only grows. A head whose
-    tail is taken gets its next best tail when it reaches the top. A pick takes O(log n), a target O(n + R log n),
-    unless many heads share a best tail.
+    The two pointers of GetGroupPair find the pair of free groups whose sum is closest to the target; of equally close
+    ones, the pair with the lowest head, then the highest tail. Here one sweep finds the best tail of every head, and a
+    heap orders heads by distance. Groups are only removed, so a head's distance only grows. If its tail is taken, a
+    head gets its next best tail when it reaches the top. A pick takes O(log n), a target O(n + R log n), unless many
+    heads share a best tail.
 
-    It runs compiled or interpreted, with lists or with arrays, and gives the same result.
+    The function runs compiled or interpreted, with lists or with arrays, with the same result.
 
     Args:
         ranks: R.
-        targets: how many to try.
+        targets: number of targets to try.
         capacity_s: seconds of the longest 2 R groups.
         times: (n + 1,) seconds, ascending, the zero group first.
         ends: (n + 1,) the last group of equal time.
         down: (n + 1,) workspace: the nearest free group at or below, with path compression.
         up: (n + 1,) workspace: the same above; the longest group, which is never free, ends it.
-        high: (n + 1,) workspace: for each head the last group with which it does not exceed the target.
-        tails: (n + 1,) workspace: for each head its best tail.
-        gaps: (n + 1,) workspace: for each head that is far from the target, its distance.
+        high: (n + 1,) workspace: for each head, the last group with which it does not exceed the target.
+        tails: (n + 1,) workspace: the best tail of each head.
+        gaps: (n + 1,) workspace: the distance of each head that is far from the target.
         trial: (R, 2) workspace.
         best: (R, 2) output: the chosen pairs, the target's members first.
     """
@@ -153,7 +153,7 @@ def choose(  # noqa: PLR0912, PLR0915, PLR0917 - one function of positional argu
         heap.pop()
         while count < ranks:
             sweeping = position < longest
-            if sweeping:  # every head once, then those of the heap
+            if sweeping:  # every head once, then the heads of the heap
                 head = position
                 position += 1
                 gaps[head] = -1.0
@@ -251,19 +251,19 @@ def compiled() -> Any:
     return numba.njit(cache=True)(choose)
 
 
-# DyGNeX-G: in each iteration, the target and the pairs close to it that waste least.
+# DyGNeX-G: in each iteration, the target and the pairs close to it with the least waste.
 
 
 @scheduler
 def schedule(problem: Problem) -> Schedule:
-    """Algorithm 2: combine the longest group with each other one, find R - 1 pairs close to that sum, waste least.
+    """Algorithm 2: combine the longest group with another, find R - 1 pairs close to that sum, minimise waste.
 
     Options:
         per_rank: L, the maximum number of groups per rank and iteration. The algorithm makes pairs: with 1 it equals
             ``longest_first``, above 2 it still makes pairs and says so in the notes.
         allreduce_s: seconds of an all-reduce; the algorithm ignores it, only the gap uses it.
         targets: maximum number of targets that an iteration tries; K or more for all. 0 tries all if that takes about
-            a second (K = 1,000 on 4 ranks), otherwise as many as do. Fewer targets are at equal distances.
+            a second (K = 1,000 on 4 ranks), otherwise as many as fit, at equal distances.
 
     Returns:
         At most ceil(K / R) iterations; the last groups, at most R, take one rank each. Ties are broken by the lower
@@ -274,10 +274,10 @@ def schedule(problem: Problem) -> Schedule:
 
     References: DyGNeX section 4.3, algorithm 2.
 
-    Differs from the paper: its listing neither removes what it picks nor initialises the least waste of an iteration.
-    Here the target's members and every picked group are excluded at once, the zero group may serve many ranks, the
+    Differs from the paper: its listing neither removes chosen groups nor initialises the least waste of an iteration.
+    Here the target's members and every chosen group are excluded at once, the zero group may serve many ranks, the
     least waste starts at infinity in each iteration, ties are broken by the lower index, and the last R groups take
-    one rank each. If all targets would take longer than about a second, only some of them are tried.
+    one rank each. If all targets would take longer than about a second, only some are tried.
     """
     if problem.per_rank == 1:
         notes = "Algorithm 2 makes pairs; with one group per rank it reduces to longest first."

@@ -1,4 +1,4 @@
-"""DyGNeX-L: the integer programme of the whole epoch, solved to a gap by OR-tools CP-SAT; and the paper's choice."""
+"""DyGNeX-L, the integer programme of the whole epoch solved by OR-tools CP-SAT, and DyGNeX's choice of algorithm."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from dtdg_lab.systems.snapshot_groups.schedulers.dygnex import schedule as sched
 from dtdg_lab.systems.snapshot_groups.schedulers.heuristics import best_slots
 
 
-@scheduler(searches=True, most_groups=100)  # from there the paper uses the greedy rule
+@scheduler(searches=True, most_groups=100)  # above, the paper uses the greedy algorithm
 def schedule(problem: Problem) -> Schedule:
-    """Minimise the epoch time over all assignments; stop at a proven gap, or at the time limit with the best found.
+    """Minimise the epoch time over all assignments, until a proven gap or the time limit.
 
     The search starts from the best heuristic (``best_of``), so it is never worse. It is skipped if the lower bound
     already certifies that schedule.
@@ -37,26 +37,26 @@ def schedule(problem: Problem) -> Schedule:
     Options:
         per_rank: L, the maximum number of groups per rank and iteration.
         allreduce_s: seconds of the gradient all-reduce that ends an iteration: alpha.
-        gap: relative distance from the better of both bounds at which the search stops; 0 asks for the optimum.
-        time_limit_s: total seconds for heuristics, building the programme and the search, which then returns its best;
-            the notes say so, with the remaining gap. If building takes more than half of the time left by the
-            heuristics, it is aborted and the best heuristic is returned.
-        seed: of the search.
-        targets: that DyGNeX-G tries per iteration; 0 limits them to about a second of work.
+        gap: relative distance from the better of both bounds at which the search stops; 0 for the optimum.
+        time_limit_s: total seconds for heuristics, building the programme and the search, which then returns its best
+            schedule; the notes give the remaining gap. If building takes more than half of the remaining time, it is
+            aborted and the best heuristic is returned.
+        seed: seed of the search.
+        targets: number that DyGNeX-G tries per iteration; 0 limits them to about a second of work.
 
     Returns:
-        A schedule with its gap. It depends on input and seed alone if the search ends by its gap or by a proof: its
-        strategies take turns on one thread. If the time limit ends it, the result depends on the machine.
+        A schedule with its gap. If the search ends by its gap or by a proof, the schedule depends on input and seed
+            alone: the strategies take turns on one thread. If the time limit ends it, it also depends on the machine.
 
     Raises:
         NotAvailableError: OR-tools is not installed.
 
     References: DyGNeX section 4.2 and appendix C.
 
-    Differs from the paper: CP-SAT replaces Gurobi. z_i >= each rank's load suffices for a minimised maximum, so the
-    big-M rows (equations 26 and 27) are not needed. Symmetry is broken: ranks are ordered by load within an iteration
-    and iterations by duration. Iterations may be empty and then cost nothing; their number is what an optimal schedule
-    may need (``Problem.most``, at most the paper's ceil(n/G) where L >= 2).
+    Differs from the paper: CP-SAT replaces Gurobi. For a minimised maximum, z_i >= each rank's load suffices, so the
+        big-M rows (equations 26 and 27) are not needed. Symmetry is broken: ranks are ordered by load within an
+        iteration, and iterations by duration. Iterations may be empty and then cost nothing; their number is the
+        maximum that an optimal schedule needs (``Problem.most``, at most the paper's ceil(n/G) if L >= 2).
     """
     if importlib.util.find_spec("ortools") is None:
         raise NotAvailableError(
@@ -97,7 +97,7 @@ def _late(problem: Problem, gap: float) -> str:
 # The integer programme of DyGNeX-L in OR-tools CP-SAT.
 
 
-FINENESS = 10_000_000  # integer units in the mean epoch of one rank: CP-SAT computes with integers
+FINENESS = 10_000_000  # integer units in the mean epoch of a rank, since CP-SAT computes with integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,9 +105,9 @@ class IlpSolution:
     """Result of a search.
 
     Attributes:
-        slots: the best found; None if the time limit came first.
+        slots: the best slots found; None if the time limit came first.
         bound_s: lower bound of the epoch time.
-        by_time: whether the time limit stopped it.
+        by_time: True if the time limit stopped the search.
     """
 
     slots: Slots | None
@@ -116,18 +116,18 @@ class IlpSolution:
 
 
 def searched(problem: Problem, start: Slots, *, until: float) -> IlpSolution | None:
-    """Search from these slots until the problem's gap is proven or time is over.
+    """Search from these slots until the problem's gap is proven or the time is over.
 
-    Times are rounded down to integer units, so that a bound of the rounded problem bounds the real one.
+    Times are rounded down to integer units, so a bound of the rounded problem bounds the real one.
 
     Args:
         problem: groups and ranks.
         start: initial slots.
-        until: value of ``time.perf_counter()`` by which everything must end. Building may take half of the time left,
-            since CP-SAT needs nearly as long to read the programme and does not check its limit meanwhile.
+        until: value of ``time.perf_counter()`` by which the search must end. Building may take half of the remaining
+            time, since CP-SAT needs nearly as long to read the programme, without checking its limit.
 
     Returns:
-        None if building took longer than that and was aborted.
+        The solution; None if building took too long and was aborted.
     """
     from ortools.sat.python import cp_model
 
@@ -157,7 +157,7 @@ def searched(problem: Problem, start: Slots, *, until: float) -> IlpSolution | N
 
 
 def _stop_at(cp_model: Any, gap: float) -> Any:
-    """Return a callback that ends the search within the gap: interleaved strategies run to the time limit."""
+    """Return a callback that ends the search within the gap; interleaved strategies would run to the time limit."""
 
     class Stop(cp_model.CpSolverSolutionCallback):
         def on_solution_callback(self) -> None:
@@ -170,7 +170,7 @@ def _stop_at(cp_model: Any, gap: float) -> Any:
 def _build(
     cp_model: Any, problem: Problem, start: Slots, units: NDArray[np.int64], alpha: int, *, until: float
 ) -> tuple[Any, NDArray[Any]] | None:
-    """Build the programme with its start hint, and its variables (K, iterations, R): whether a group is computed there.
+    """Build the programme with its start hint; return it with its (K, iterations, R) variables, one per placement.
 
     Return None if building takes longer than ``until``.
     """
@@ -209,7 +209,7 @@ def _build(
 
 
 def _hints(shape: tuple[int, ...], problem: Problem, start: Slots, units: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return where the start slots put each group, in the order that breaks the symmetry."""
+    """Return the placement of each group in the start slots, in the order that breaks the symmetry."""
     rounded = Problem(units.astype(np.float64), problem.ranks, problem.per_rank)
     loads = loads_s(start, rounded)
     is_used = (start < problem.groups).any(axis=(1, 2))
@@ -233,7 +233,7 @@ def _read(solver: Any, takes: NDArray[Any], problem: Problem) -> Slots:
     return slots
 
 
-# The paper's choice: the integer programme for few groups, the greedy algorithm for many.
+# DyGNeX's choice: the integer programme for few groups, the greedy algorithm for many.
 
 
 ILP_BELOW = 100  # groups
@@ -241,15 +241,15 @@ ILP_BELOW = 100  # groups
 
 @scheduler(searches=True, chooses=True)
 def schedule_auto(problem: Problem) -> Schedule:
-    """DyGNeX-L below 100 groups, DyGNeX-G from 100; the notes say which.
+    """Run DyGNeX-L below 100 groups, otherwise DyGNeX-G; the notes name it.
 
     Options:
         per_rank: L, the maximum number of groups per rank and iteration.
         allreduce_s: seconds of the gradient all-reduce that ends an iteration; DyGNeX-L takes it into account.
         gap: relative gap at which DyGNeX-L stops.
         time_limit_s: time limit of DyGNeX-L.
-        seed: for DyGNeX-L.
-        targets: that DyGNeX-G tries per iteration; 0 limits them to about a second of work.
+        seed: seed of DyGNeX-L.
+        targets: number that DyGNeX-G tries per iteration; 0 limits them to about a second of work.
 
     Raises:
         NotAvailableError: OR-tools is missing for fewer than 100 groups, or numba for more.

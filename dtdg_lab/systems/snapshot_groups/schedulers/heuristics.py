@@ -22,7 +22,7 @@ from dtdg_lab.systems.snapshot_groups.schedulers.base import (
 from dtdg_lab.systems.snapshot_groups.schedulers.dygnex import greedy, targets_of
 from dtdg_lab.systems.snapshot_groups.schedulers.longest_first import longest_first_slots
 
-# Fold: pair the largest with the smallest, and place similar sums side by side.
+# Fold: pair the largest with the smallest, and place similar sums together.
 
 
 @scheduler
@@ -33,14 +33,13 @@ def schedule_fold(problem: Problem) -> Schedule:
     groups.
 
     Options:
-        per_rank: L, the maximum number of groups per rank and iteration. With 1 it equals ``longest_first``. With 3
-            and more each further run of groups, the largest first, goes to the bundles with the smallest sums.
-        allreduce_s: seconds of an all-reduce; ``per_rank`` fixes the number of iterations, so only the gap
-            uses it.
+        per_rank: L, the maximum number of groups per rank and iteration. With 1 it equals ``longest_first``. With 3 or
+            more, each further run of groups, the largest first, goes to the bundles with the smallest sums.
+        allreduce_s: seconds of an all-reduce; only the gap uses it, since ``per_rank`` fixes the number of iterations.
 
     Returns:
         ceil(K / (R L)) iterations. If K does not fill them, the largest groups are not paired. Ties are broken by the
-        lower group. It is optimal where K <= 2 R and L = 2.
+            lower group. The schedule is optimal if K <= 2 R and L = 2.
 
     References: ours.
     """
@@ -48,7 +47,7 @@ def schedule_fold(problem: Problem) -> Schedule:
 
 
 def folded(problem: Problem, bundles: int) -> Slots:
-    """Return groups in a number of bundles, at least ceil(K / L), assigned in runs of R; (ceil(bundles / R), R, L)."""
+    """Return (ceil(bundles / R), R, L) slots of groups in bundles, at least ceil(K / L), assigned in runs of R."""
     groups, per_bundle = problem.groups, problem.per_rank
     lengths_s = np.append(problem.times_s, 0.0)
     longest_first = np.full(bundles * per_bundle, groups)
@@ -66,14 +65,14 @@ def folded(problem: Problem, bundles: int) -> Slots:
     return slots.reshape(iterations, problem.ranks, per_bundle)
 
 
-# Merge iterations that are at most half full: never slower, and it saves an all-reduce.
+# Merge iterations that are at most half full: this is never slower, and saves an all-reduce.
 
 
 def merged(slots: Slots, problem: Problem) -> Slots:
-    """Return slots with at most one iteration of R groups or fewer, and no empty ones, where L >= 2.
+    """Return slots with at most one iteration of R groups or fewer, and no empty one, if L >= 2.
 
-    Two iterations of at most R groups each are merged: one group per rank, then the longest stacked on the shortest.
-    No rank takes longer than both iterations did.
+    Two iterations of at most R groups each are merged: one group per rank, then the longest on the shortest. No rank
+    takes longer than both iterations did.
     """
     groups, ranks = problem.groups, problem.ranks
     slots = slots[(slots < groups).any(axis=(1, 2))]
@@ -92,7 +91,7 @@ def merged(slots: Slots, problem: Problem) -> Slots:
 
 
 def _stacked(groups: NDArray[np.int64], problem: Problem) -> NDArray[np.int64]:
-    """Return one iteration (R, L) of at most 2 R groups: the longest one per rank, the others with the shortest."""
+    """Return an iteration (R, L) of at most 2 R groups: the longest one per rank, the others on the shortest."""
     longest_first = groups[np.argsort(-problem.times_s[groups], kind="stable")]
     ranks = problem.ranks
     row = np.full((ranks, problem.per_rank), problem.groups)
@@ -102,16 +101,16 @@ def _stacked(groups: NDArray[np.int64], problem: Problem) -> NDArray[np.int64]:
     return row
 
 
-# Local search: swap a group of a straggler with a shorter one elsewhere, as long as that shortens the epoch.
+# Local search: swap a group of a straggler with a shorter one elsewhere, while that shortens the epoch.
 
 
-WORK = 4_000_000  # slots examined in total: about a tenth of a second
+WORK = 4_000_000  # maximum number of examined slots: about a tenth of a second
 
 
 def swapped(slots: Slots, problem: Problem, *, until: float) -> Slots:
     """Improve slots by the best swap of each straggler's groups in turn; an empty slot counts as a group of 0 s.
 
-    The work is bounded by a number of slots, so that the same input gives the same slots; ``until``, a value of
+    The work is limited by a number of slots, so equal inputs give equal slots. ``until``, a value of
     ``time.perf_counter()``, only matters on a much slower machine.
     """
     slots = slots.copy()
@@ -129,13 +128,13 @@ def swapped(slots: Slots, problem: Problem, *, until: float) -> Slots:
 
 
 def _swap(slots: Slots, times_s: NDArray[np.float64], iteration: int, position: int) -> bool:
-    """Swap the group at this position of the iteration's straggler with the best other; return whether it helped."""
+    """Swap the straggler's group at a position with the best other group; return True if it helped."""
     loads = times_s.sum(axis=2)
     longest = loads.max(axis=1)
     rank = int(loads[iteration].argmax())
     second = float(np.delete(loads[iteration], rank).max(initial=0.0))
     less = times_s[iteration, rank, position] - times_s  # (iterations, R, L): reduction of the straggler's load
-    shortened = np.maximum(second, longest[iteration] - less)  # this iteration afterwards
+    shortened = np.maximum(second, longest[iteration] - less)  # time of this iteration after the swap
     raised = loads[:, :, None] + less
     change = shortened - longest[iteration] + np.maximum(raised - longest[:, None, None], 0.0)
     change[iteration] = np.maximum(shortened[iteration], raised[iteration]) - longest[iteration]
@@ -153,7 +152,7 @@ def _swap(slots: Slots, times_s: NDArray[np.float64], iteration: int, position: 
 # The shortest makespan of several heuristics.
 
 
-FOLDS = 12  # numbers of bundles tried
+FOLDS = 12  # maximum number of numbers of bundles to try
 NEAR = 1e-3  # relative distance from the bound below which only DyGNeX-G is still tried
 
 
@@ -164,12 +163,13 @@ def schedule_best_of(problem: Problem) -> Schedule:
     Options:
         per_rank: L, the maximum number of groups per rank and iteration.
         allreduce_s: seconds of the gradient all-reduce that ends an iteration; more iterations must be worth it.
-        time_limit_s: after these seconds no further heuristic is tried, and the notes say so.
-        targets: that DyGNeX-G tries per iteration; 0 limits them to about a second of work.
+        time_limit_s: seconds after which no further heuristic is tried; the notes then say so.
+        targets: number that DyGNeX-G tries per iteration; 0 limits them to about a second of work.
 
     Returns:
-        Never worse than fold and DyGNeX-G, and worse than the others by at most 0.1 %, unless the notes list one as
-        untried: time ran out, or a package is missing. The same input gives the same schedule, unless time ran out.
+        A schedule never worse than fold and DyGNeX-G, and at most 0.1 % worse than the other heuristics. Exceptions are
+            listed as untried in the notes: time ran out, or a package is missing. Equal inputs give equal schedules,
+            unless time ran out.
 
     References: ours; see each heuristic for its own.
     """
@@ -179,7 +179,7 @@ def schedule_best_of(problem: Problem) -> Schedule:
 
 
 def best_slots(problem: Problem, bound_s: float, *, until: float) -> tuple[Slots, str, int | None]:
-    """Return the best slots, their heuristic's name, and the targets that DyGNeX-G tried; None if it did not run."""
+    """Return the best slots, their heuristic's name, and the number of targets of DyGNeX-G; None if it did not run."""
     best_s, best, winner, untried = float("inf"), None, "", []
     for name, make in _heuristics(problem):
         if best is not None and time.perf_counter() > until:
@@ -210,7 +210,7 @@ def best_slots(problem: Problem, bound_s: float, *, until: float) -> tuple[Slots
 
 
 def _improved(slots: Slots, winner: str, problem: Problem, bound_s: float, until: float) -> tuple[Slots, str]:
-    """Return slots after swaps and a description; unchanged if they are near the bound or swaps do not help."""
+    """Return slots and name after swaps; unchanged if near the bound, or if swaps do not help."""
     if relative_gap(makespan_s(slots, problem), bound_s) <= NEAR:
         return slots, winner
     better = swapped(slots, problem, until=until)
@@ -220,7 +220,7 @@ def _improved(slots: Slots, winner: str, problem: Problem, bound_s: float, until
 
 
 def _heuristics(problem: Problem) -> Iterator[tuple[str, Callable[[], Slots]]]:
-    """Yield names and functions of the heuristics that take milliseconds, the fastest first."""
+    """Yield the names and functions of the fast heuristics, the fastest first."""
     ranks, fewest = problem.ranks, problem.fewest
     yield "fold", lambda: folded(problem, fewest * ranks)
     pairs = -(-problem.groups // problem.per_rank)
@@ -232,7 +232,7 @@ def _heuristics(problem: Problem) -> Iterator[tuple[str, Callable[[], Slots]]]:
         yield (f"fold into {iterations} iterations", lambda bundles=bundles: folded(problem, bundles))  # type: ignore[misc]
 
 
-# Consecutive groups to one rank: what BLAD pipelines.
+# Consecutive groups on the same rank, as pipelined by BLAD.
 
 
 @scheduler(uses_times=False)

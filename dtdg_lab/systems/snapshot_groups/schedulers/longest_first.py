@@ -1,4 +1,4 @@
-"""Longest groups first: each iteration takes the longest groups left, so that its ranks finish at similar times."""
+"""Longest groups first: each iteration takes the longest remaining groups, so its ranks finish at similar times."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem, Slots, fin
 
 @scheduler
 def schedule_longest_first(problem: Problem) -> Schedule:
-    """Sort groups by time, cut into iterations of R L, and give each to the least loaded rank.
+    """Sort groups by time, cut them into iterations of R L, and give each group to the least loaded rank.
 
     Options:
         per_rank: L, the maximum number of groups per rank and iteration.
-        allreduce_s: seconds of an all-reduce; ``per_rank`` fixes the number of iterations, so only the gap
-            uses it.
+        allreduce_s: seconds of an all-reduce; only the gap uses it, since ``per_rank`` fixes the number of iterations.
 
     Returns:
         ceil(K / (R L)) iterations. Ties are broken by the lower group and the lower rank.
@@ -33,7 +32,7 @@ def longest_first_slots(problem: Problem) -> Slots:
     order = np.argsort(-problem.times_s, kind="stable").tolist()
     times_s = problem.times_s.tolist()
     for iteration in range(problem.fewest):
-        least_loaded = [(0.0, rank, 0) for rank in range(problem.ranks)]  # in order, so a heap already
+        least_loaded = [(0.0, rank, 0) for rank in range(problem.ranks)]  # sorted, so already a heap
         for group in order[iteration * problem.share : (iteration + 1) * problem.share]:
             load_s, rank, slot = heapq.heappop(least_loaded)
             slots[iteration, rank, slot] = group

@@ -1,8 +1,8 @@
 """Outcomes of schedulers on many ranks from group times alone: the simulation of Figure 5, and replays of a run.
 
-In each iteration every rank computes its groups one after another, and all wait for the straggler. Then the gradients
-are all-reduced in ``allreduce_s``. Not simulated: loading of data, slow ranks, ranks that share cores or caches, an
-all-reduce that overlaps with computing or takes longer on more ranks, and evaluation between epochs.
+In each iteration every rank computes its groups sequentially, and all wait for the straggler. Then gradients are
+all-reduced in ``allreduce_s``. Not simulated: loading data, slow ranks, ranks that share cores or caches, an all-reduce
+that overlaps with computing or takes longer on more ranks, and evaluation between epochs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(catalogue.DECLARED["snapshot_grou
 
 @dataclass(frozen=True, slots=True)
 class ScheduleOutcome:
-    """Metrics of one schedule's epoch; ``MEANINGS`` describes each of them.
+    """Metrics of one schedule's epoch; ``MEANINGS`` describes them.
 
     ``imbalance`` is infinite if a rank computes nothing in the whole epoch.
     """
@@ -50,7 +50,7 @@ class ScheduleOutcome:
     notes: str = ""
 
     def row(self) -> dict[str, Any]:
-        """Return plain values by name, for tables and events; None in place of infinity."""
+        """Return the metrics by name, for tables and events; None instead of infinity."""
         values = asdict(self)
         return {
             name: None if isinstance(value, float) and not math.isfinite(value) else value
@@ -71,8 +71,8 @@ def outcome(
 
     Args:
         scheduler: name of the scheduler.
-        schedule: of K groups on R ranks.
-        times_s: (K,) seconds of each group, not all 0; not necessarily those the schedule was made for.
+        schedule: schedule of K groups on R ranks.
+        times_s: (K,) seconds of each group, not all 0; they may differ from the scheduler's times.
         per_rank: maximum number of groups per rank and iteration.
         allreduce_s: seconds of the gradient all-reduce that ends an iteration.
         bound_s: lower bound of the epoch's seconds for these times.
@@ -136,19 +136,20 @@ def simulate(
 
     Raises:
         PlanError: times are negative or not finite, or all are 0, or the two vectors differ in length.
-        ConfigError: no rank or scheduler is given, or a number of ranks is below 1.
-        UnknownNameError: the scheduler is unknown.
+        ConfigError: ranks or schedulers are missing, or a number of ranks is below 1.
+        UnknownNameError: a scheduler is unknown.
 
     References: DyGNeX section 5.4 and Figure 5.
     """
     times = times_of(times_s)
     assumed = times if seen_s is None else times_of(seen_s)
     if assumed.shape != times.shape:
-        raise PlanError(f"seen_s has {len(assumed)} groups and times_s {len(times)}: give each group one time in both.")
+        raise PlanError(
+            f"seen_s has {len(assumed)} groups, but times_s has {len(times)}. Give each group one time in both."
+        )
     if not ranks or min(ranks) < 1 or not schedulers:
         raise ConfigError(
-            f"simulation of {list(schedulers)} on {list(ranks)} ranks: at least one of both is needed, and ranks of at "
-            "least 1."
+            f"schedulers={list(schedulers)}, ranks={list(ranks)}: give at least one of each, and ranks of at least 1."
         )
     outcomes = []
     for count in ranks:
@@ -161,16 +162,16 @@ def simulate(
     return tuple(outcomes)
 
 
-# How the other schedulers would have performed with the group times of a run.
+# Outcomes of the other schedulers for the group times of a run.
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleReplay:
-    """Outcome of each scheduler for the same times.
+    """Outcomes of several schedulers for the same times.
 
     Attributes:
         outcomes: in the requested order.
-        missing: scheduler and the reason why it could not run.
+        missing: schedulers that could not run, with the reason.
     """
 
     outcomes: tuple[ScheduleOutcome, ...]
@@ -178,16 +179,16 @@ class ScheduleReplay:
 
     @property
     def best(self) -> ScheduleOutcome:
-        """The shortest epoch; the first of equal ones."""
+        """The outcome with the shortest epoch; of equal ones, the first."""
         return min(self.outcomes, key=lambda outcome: outcome.makespan_s)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return plain values, a row per outcome; :data:`MEANINGS` describes the columns."""
+        """Return the outcomes' metrics; :data:`MEANINGS` describes the columns."""
         return [outcome.row() for outcome in self.outcomes]
 
 
 def _is_compared(name: str, groups: int) -> bool:
-    """Return whether a comparison of all schedulers has this one; round_robin is listed as psg."""
+    """Return True if a comparison of all schedulers includes this one; round_robin is listed as psg."""
     facts = facts_of(name)
     return named(PSG, 1)[0] != name and not facts.chooses and (facts.most_groups is None or groups <= facts.most_groups)
 
@@ -202,7 +203,7 @@ def replay(
     time_limit_s: float = 1.0,
     **options: Any,
 ) -> ScheduleReplay:
-    """Run each scheduler on the same groups, and compare.
+    """Run several schedulers on the same groups, for comparison.
 
     Args:
         times_s: (K,) measured or predicted seconds of each group.
@@ -210,19 +211,19 @@ def replay(
         per_rank: maximum number of groups per rank and iteration; ``psg`` has one.
         allreduce_s: seconds of the gradient all-reduce that ends an iteration; not counted on one rank.
         schedulers: ``psg`` or names of the catalogue. By default ``psg`` and the whole catalogue, except schedulers
-            that only choose among others; the integer programme only up to 100 groups (the paper's rule).
-        time_limit_s: for each scheduler that searches.
+            that only choose among others, and without the integer programme above 100 groups (the paper's rule).
+        time_limit_s: time limit of each scheduler that searches.
         **options: see :func:`simulate`.
 
     Raises:
         PlanError: times are negative or not finite, or all are 0.
         ConfigError: ``ranks`` is below 1.
-        UnknownNameError: the scheduler is unknown.
-        NotAvailableError: none of the schedulers is installed.
+        UnknownNameError: a scheduler is unknown.
+        NotAvailableError: no scheduler is installed.
     """
     times = times_of(times_s)
     if ranks < 1:
-        raise ConfigError(f"a replay on {ranks} ranks: at least 1 is needed.")
+        raise ConfigError(f"ranks={ranks}: give at least 1.")
     options |= {"per_rank": per_rank, "allreduce_s": allreduce_s, "time_limit_s": time_limit_s}
     outcomes: list[ScheduleOutcome] = []
     missing: list[tuple[str, str]] = []
@@ -234,7 +235,5 @@ def replay(
         except NotAvailableError as error:
             missing.append((name, str(error)))
     if not outcomes:
-        raise NotAvailableError(
-            " ".join(reason for _, reason in missing) or "no scheduler was given: name at least one."
-        )
+        raise NotAvailableError(" ".join(reason for _, reason in missing) or "schedulers is empty: give at least one.")
     return ScheduleReplay(tuple(outcomes), tuple(missing))

@@ -92,7 +92,7 @@ def test_schedulers_that_see_other_times_are_judged_by_the_true_ones() -> None:
     assert misled.makespan_s == pytest.approx(run_by_clock(schedule.assignment, times, 0.0)[0])
     assert (misled.makespan_s, informed.makespan_s) == (18.0, 10.0)
     assert misled.bound_s == informed.bound_s
-    with pytest.raises(PlanError, match="3 groups and times_s 4"):
+    with pytest.raises(PlanError, match="3 groups, but times_s has 4"):
         simulate(times, ranks=[2], schedulers=["psg"], seen_s=[1, 2, 3])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from dtdg_lab.engine.exchange.overlap import TRIED
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.records.events import OverlapChosen
 from dtdg_lab.testing.training import Trained, train_in_memory
-from dtdg_lab.training import build
 from tests import factories
 from tests.distributed.groups import in_groups
 
@@ -78,10 +76,6 @@ def everything(group: Group, folder: Path) -> dict[str, Any]:
     tried = {**esdg, "blocks": 2, "epochs": len(TRIED) + 1}
     for overlap in ("auto", "off"):
         found[overlap] = _to_dict(_train(group, folder, {**tried, "overlap": overlap}))
-    with pytest.MonkeyPatch.context() as patch:  # one rank cannot build what the other can
-        if group.rank == 1:
-            patch.setattr(build, "_model", _full_the_second_time(build._model))
-        found["one fails"] = _to_dict(_train(group, folder, short, script={1: {"set": {"blocks": 4}}}))
     for number, settings in enumerate(RESUMED):
         settings = {**settings, "epochs": 5, "optimizer": "adam"}
         whole = _train(group, folder, settings)
@@ -89,18 +83,6 @@ def everything(group: Group, folder: Path) -> dict[str, Any]:
         second = _train(group, folder, settings, resume=True, first_step=2)
         found[f"resumed {number}"] = [_to_dict(done) for done in (whole, first, second)]
     return found
-
-
-def _full_the_second_time(make: Callable[..., Any]) -> Callable[..., Any]:
-    made: list[Any] = []
-
-    def full(*given: Any) -> Any:
-        if made:
-            raise RuntimeError("the device is full")
-        made.append(make(*given))
-        return made[0]
-
-    return full
 
 
 @pytest.fixture(scope="module")
@@ -213,14 +195,6 @@ def test_what_does_not_fit_is_refused_by_both_and_the_run_goes_on(ranks: list[di
         assert said in refused["data"]["reason"]
         assert (refused["step"], refused["data"]["changes"]) == (number + 1, REFUSED[said]["set"])
     assert [event["step"] for event in ranks[0]["refused"]["blocks"]] == [0]
-
-
-def test_what_one_rank_cannot_build_is_built_by_none(ranks: list[dict[str, Any]]) -> None:
-    for found in ranks:
-        assert found["one fails"]["losses"] == found["untouched"]["losses"]
-        assert found["one fails"]["config"]["blocks"] == 2
-    (refused,) = ranks[0]["one fails"]["refused"]
-    assert "rank 1" in refused["data"]["reason"] and "the device is full" in refused["data"]["reason"]
 
 
 @pytest.mark.parametrize("number", range(len(RESUMED)), ids=[each["system"] for each in RESUMED])

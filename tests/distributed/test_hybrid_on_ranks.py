@@ -288,20 +288,6 @@ def test_the_fast_rank_makes_most_steps_of_a_run(stories: list[dict[str, Any]]) 
     assert _same(one["parameters"], other["parameters"])
 
 
-@pytest.mark.parametrize("story", ["slowed", "decided", "live"])
-def test_a_model_counts_by_the_steps_it_has_made(stories: list[dict[str, Any]], story: str) -> None:
-    last = []
-    for found in stories:
-        before = 0
-        *rounds, of_all = found[story]["rounds"]
-        for row in rounds:
-            assert row["weight"] == row["joined_step"] - before
-            before = row["joined_step"]
-        assert of_all["number"] == 0
-        last.append(of_all["weight"])
-    assert min(last) > 0.25 and sum(last) == 1, "of all trained nodes, those of its part"
-
-
 @pytest.mark.parametrize("story", ["decided", "slowed"])
 def test_models_are_all_that_travels(stories: list[dict[str, Any]], story: str) -> None:
     for found in stories:

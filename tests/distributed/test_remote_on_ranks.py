@@ -213,15 +213,6 @@ def test_every_policy_trains_the_same_bits_on_all_ranks(stories: list[dict[str, 
         assert (len(found[policy]["windows"]) > 0) == (policy not in ("on_demand", "prefetch"))
 
 
-def test_as_on_one_process(stories: list[dict[str, Any]], tmp_path: Path) -> None:
-    alone = train_remote(remote_config("on_demand"), tmp_path)
-    assert stories[0]["on_demand"]["losses"] == pytest.approx(alone.losses, rel=1e-10)
-    asked = {(row["part"], row["step"]): row["remote"] for row in alone.recorder.tables["resolved"]}
-    assert asked == {
-        (row["part"], row["step"]): row["remote"] for found in stories for row in found["on_demand"]["resolved"]
-    }
-
-
 def test_changes_are_made_at_one_step_on_all_ranks(stories: list[dict[str, Any]]) -> None:
     one, other = (found["live"] for found in stories)
     described = [[(event["step"], event["data"]["changes"]) for event in of["settings"]] for of in (one, other)]

@@ -160,14 +160,6 @@ def test_a_run_that_is_resumed_decides_the_same(tmp_path: Path, tuned: Trained, 
     assert first.losses + second.losses == tuned.losses
 
 
-@pytest.mark.slow
-def test_a_run_that_is_resumed_for_more_epochs_goes_on_as_one_of_more(tmp_path: Path, tuned: Trained) -> None:
-    first = train(tmp_path, config_of(epochs=4))
-    second = train(tmp_path, config_of(), resume=True, first_step=len(first.losses), changes={"epochs": EPOCHS})
-    assert decisions(first) + decisions(second) == decisions(tuned)
-    assert first.losses + second.losses == tuned.losses
-
-
 def test_a_shape_that_the_model_cannot_have_is_no_candidate(tmp_path: Path) -> None:
     """Full snapshots alone, over the budget: decayed ones would be refused with the loss at the last snapshot."""
     config = config_of(

@@ -17,7 +17,6 @@ import torch
 import dtdg_lab as lab
 from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import ConfigError, DataError, LabError, RunFailedError, RunStoreError, UnsupportedError
-from dtdg_lab.datasets.names import load_for
 from dtdg_lab.network.patterns import make_pattern
 from dtdg_lab.network.traces import load_trace
 from dtdg_lab.systems.feature_cache import FAMILY
@@ -25,7 +24,6 @@ from dtdg_lab.systems.feature_cache.pipeline import cache
 from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy
 from dtdg_lab.testing.training import RecordingRecorder, Trained
 from dtdg_lab.visualization.runs.curves import FETCHED, SENT, bytes_at
-from tests.hybrid_training import train
 from tests.remote_training import (
     CHANGES,
     EPOCHS,
@@ -298,29 +296,6 @@ def test_invalid_configs_are_rejected_with_a_reason(
 def test_a_single_part_is_rejected() -> None:
     with pytest.raises(UnsupportedError, match="no remote features to fetch"):
         remote_config(parts=1)
-
-
-COMING: list[dict[str, Any]] = [
-    {"system": "adgnn-t"},
-    {"links": "1>0 delay=2"},
-    {"system": "fixed-window"},
-    {"system": "flaredtdg"},
-    {"system": "greendygnn", "cache_policy": "threshold"},
-    {"system": "psg"},
-    {"system": "bgl"},
-]
-
-
-@pytest.mark.slow
-def test_a_run_changes_to_a_system_without_fetching_and_back(tmp_path: Path) -> None:
-    config = remote_config("fixed", epochs=100, links="0>1 delay=1", generated_snapshots=32, batch_length=5)
-    script: dict[int, dict[str, Any]] = {step + 1: {"set": changes} for step, changes in enumerate(COMING)}
-    done = train(config, load_for(config), tmp_path / "last.pt", script={**script, 9: {"stop": True}}, one_by_one=True)
-    assert [data["changes"] for _, data in described(done, "settings")] == COMING, described(done, "refused")
-    features = [data.get("policy") for _, data in described(done, "features")]
-    assert features == ["fixed", None, "fixed", None, "threshold", None, "prefetch"]
-    steps = {row["step"] for row in done.recorder.tables["resolved"]}
-    assert 0 in steps and 0 < len(steps) < len(done.losses), "other systems fetch nothing"
 
 
 @pytest.mark.parametrize(

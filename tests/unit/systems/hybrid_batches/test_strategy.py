@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -199,47 +198,6 @@ def test_a_reservoir_comes_and_goes_at_a_step(tmp_path: Path) -> None:
     assert generators_left() == []
 
 
-@pytest.mark.slow
-def test_a_period_of_averaging_changes_at_a_step(tmp_path: Path) -> None:
-    script = {3: {"set": {"average_every_s": 0.001}}}
-    config = small_config(batch_policy="none", reservoir=False, average_every_s=60.0, slow_rank=0, slow_ms=3.0)
-    done = train_small(config, tmp_path, script=script)
-    (knob,) = knobs_of(done)
-    assert knob == (4, "step", {"average_every_s": 0.001})
-    rounds = done.recorder.tables["rounds"]
-    assert [row["applied_step"] for row in rounds if row["number"]][:3] == [4, 5, 6]
-    assert rounds[-1]["number"] == 0 and done.losses == train_small(config, tmp_path).losses
-
-
-@pytest.mark.slow
-def test_partitioner_and_exchange_change_at_the_next_epoch(tmp_path: Path) -> None:
-    changes: Mapping[int, dict[str, Any]] = {
-        2: {"partitioner": "hash"},
-        8: {"exchange": "models", "average_every_s": 0.01},
-        14: {"exchange": "gradients"},
-        20: {"system": "pygt-dist"},
-        24: {"system": "dbos"},
-    }
-    script = {step: {"set": asked} for step, asked in changes.items()}
-    config = small_config("dbov", epochs=6)
-    done = train_small(config, tmp_path, script=script)
-    assert [(step, when) for step, when, _ in knobs_of(done) if when == "epoch"] == [
-        (6, "epoch"),
-        (12, "epoch"),
-        (18, "epoch"),
-        (24, "epoch"),
-        (25, "epoch"),
-    ]
-    assert {row["epoch"] for row in done.recorder.tables["rounds"]} <= {2, 3}
-    assert [row["number"] for row in done.recorder.tables["rounds"]].count(0) == 1
-    assert {row["step"] for row in done.recorder.tables["targets"]} == {*range(24), *range(25, 45)}
-    candidates = [event["data"].get("candidates") for event in done.recorder.events("hybrid")]
-    assert candidates[0] == (OWN,) * PARTS and any(of not in (None, (OWN,) * PARTS) for of in candidates)
-    assert done.config["exchange"] == "gradients" and len(done.losses) == 45, (
-        "pygt-dist knows no epoch_batches: they are 20 again"
-    )
-
-
 # batch policies
 
 
@@ -265,32 +223,6 @@ def test_a_choice_does_not_wait_for_a_round_of_averaging(tmp_path: Path) -> None
     assert [row["step"] for row in done.recorder.tables["decisions"]] == [1, 3, 5, 7, 9, 11]
     assert len({row["action"] for row in done.recorder.tables["decisions"]}) > 1
     _check_followed(done, every=2)
-
-
-@pytest.mark.slow
-def test_other_changes_leave_what_was_decided(tmp_path: Path) -> None:
-    """One comes with the step of a decision."""
-    config = small_config(**TOGETHER, batch_policy="random", decide_every=2)
-    quiet = train_small(config, tmp_path)
-    changed = next(row for row in quiet.recorder.tables["decisions"] if row["action"] != 0)
-    script = {changed["step"]: {"set": {"learning_rate": 0.04}}}
-    done = train_small(config, tmp_path, script=script)
-    _check_followed(done, every=2)
-    assert drawn(done) == drawn(quiet) and done.losses != quiet.losses
-
-
-def test_a_reward_by_the_validation_part_is_by_its_evaluations(tmp_path: Path) -> None:
-    config = small_config(
-        **TOGETHER, batch_policy="dqn", decide_every=2, reward_loss="validation", evaluate_every=1, epochs=5
-    )
-    done = train_small(config, tmp_path)
-    decisions = done.recorder.tables["decisions"]
-    received = {row["step"]: row["loss"] for row in done.recorder.tables["evaluations"] if row["split"] == "validation"}
-    assert {row["step"]: row["state"]["loss"] for row in decisions} == {
-        step: loss for step, loss in received.items() if step < 30
-    }
-    assert len(decisions) == 4 and all(row["state"]["steps"] in (5, 6) for row in decisions)
-    assert {row["split"] for row in done.recorder.tables["evaluations"] if row["step"] < 30} == {"train", "validation"}
 
 
 # bad input

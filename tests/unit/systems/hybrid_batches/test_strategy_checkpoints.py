@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from dtdg_lab.core.errors import RunFailedError, RunStoreError
+from dtdg_lab.core.errors import RunFailedError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.hybrid_batches.generators import BatchMaker
-from dtdg_lab.testing.training import RecordingRecorder
 from dtdg_lab.training.clock import PhaseClock
 from tests.hybrid_training import (
-    PARTS,
     TOGETHER,
     drawn,
     generators_left,
@@ -23,7 +21,6 @@ from tests.hybrid_training import (
     repeated,
     small_config,
     small_graph,
-    targets_of,
     train,
     train_small,
 )
@@ -128,19 +125,6 @@ def test_a_repeated_run_is_rebuilt_where_the_first_was(changes: list[dict[str, A
     assert words[0] == words[1]
 
 
-def test_dynahb_is_resumed_with_its_batch_policy(tmp_path: Path) -> None:
-    config = small_config(average_every_s=0.005, decide_every=2, slow_rank=0, slow_ms=2.0)
-    first = train_small(config, tmp_path, script={6: {"stop": True}})
-    assert first.outcome.state == "stopped" and 7 <= len(first.losses) < 12
-    rest = train_small(config, tmp_path, resume=True, first_step=len(first.losses))
-    assert rest.outcome.state == "finished" and len(first.losses) + len(rest.losses) == 12
-    ended, began = first.recorder.tables["decisions"][-1], rest.recorder.tables["decisions"][0]
-    assert targets_of(rest, "action")[len(first.losses)] == [ended["action"]] * PARTS
-    assert began["reward"] is not None and began["state"]["epsilon"] == pytest.approx(
-        0.95 * ended["state"]["epsilon"], rel=1e-9
-    )
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("scripted_s")
 def test_an_batch_policy_of_a_checkpoint_of_schema_1_goes_on(tmp_path: Path) -> None:
@@ -157,26 +141,6 @@ def test_an_batch_policy_of_a_checkpoint_of_schema_1_goes_on(tmp_path: Path) -> 
 
 
 # nothing is left behind
-
-
-class _Full(RecordingRecorder):
-    """A recorder whose disk is full after some steps."""
-
-    def check(self) -> None:
-        if len(self.tables["steps"]) >= 4:
-            raise RunStoreError("the disk is full")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("generators", ["threads", "processes"])
-def test_no_generator_is_left(generators: str, tmp_path: Path) -> None:
-    config = small_config("bvr", generators=generators, parts=2)
-    for how in ({}, {"script": {3: {"stop": True}}}):
-        train_small(config, tmp_path, **how)
-        assert generators_left() == []
-    with pytest.raises(RunStoreError, match="disk is full"):
-        train_small(config, tmp_path, recorder=_Full())
-    assert generators_left() == []
 
 
 def test_a_generator_that_fails_ends_the_run_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,10 +125,7 @@ PRESETS = {  # as FIELD.md 3.2 to 3.4 has them: train share, validation share, t
         *(0.8, 0.125, 0, "warm"),
         {**LINKS, **NORM, "features": "constant", "link_share": 1.0, "link_head": "dot", "ranking_negatives": 1000},
     ),
-    "tgb": (
-        *(0.85, 15 / 85, 0, "warm"),
-        {**LINKS, "link_share": 1.0, "link_head": "dot", "ranking_negatives": 100},
-    ),
+    "tgb": (*(0.85, 15 / 85, 0, "warm"), {**LINKS, "link_share": 1.0, "link_head": "dot", "ranking_negatives": 100}),
 }
 
 

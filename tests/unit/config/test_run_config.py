@@ -85,9 +85,6 @@ def test_names_that_are_no_text_are_refused(name: str, value: object) -> None:
     "wrong",
     [
         {"epochs": 0},
-        {"ranks": 0},
-        {"hidden": -1},
-        {"seed": 2**53 + 1},
         {"device": "tpu"},
         {"edge_life": 0},
         {"options": None},

@@ -170,9 +170,6 @@ def test_classes_that_never_change_are_tested_on_vertices_held_back():
         ({}, ["cut=0 and interval=0", "give cut=n"]),
         ({"cut": -1}, ["cut=-1 is out of range"]),
         ({"cut": 4, "features": np.zeros((2, 2))}, ["features have shape (2, 2)", "(3, F)"]),
-        ({"cut": 4, "features": np.zeros(3)}, ["features have shape (3,)", "(3, F)"]),
-        ({"cut": 4, "features": np.zeros((3, 0))}, ["F at least 1"]),
-        ({"cut": 4, "features": np.zeros((2, 3, 2))}, ["(4, 3, F)"]),
         (
             {"cut": 4, "features": [[1], [2, 3], [4]]},
             ["features cannot be read as an array: rows have different lengths"],
@@ -297,7 +294,6 @@ def test_times_of_every_kind(tmp_path, times):
     ("data", "given", "parts"),
     [
         (b"", {}, ["mine.csv holds no rows"]),
-        (b"\n \n", {}, ["mine.csv holds no rows"]),
         (b"src,dst,time\n", {"header": True}, ["mine.csv holds no rows under its header"]),
         (
             b"src,dst,time\n" + CSV,
@@ -312,14 +308,11 @@ def test_times_of_every_kind(tmp_path, times):
         (CSV + b"4,5,\n", {}, ["line 5 of mine.csv is", "(time) is ''; "]),
         (CSV + b"\n4,,6\n", {}, ["line 6 of mine.csv is", "(dst) is ''; ", "an id"]),
         (b"1,2,2014-01-31\n2,3,2014-02-31\n", {}, ["line 2 of mine.csv is", "(time) is '2014-02-31'; "]),
-        (b"1,2,2014-01-31\n2,3,17\n", {}, ["line 2 of mine.csv is", "(time) is '17'; "]),
         (b"1,2,0,5\n2,3,1,-5\n", {"weight": 3}, ["line 2 of mine.csv is", "(weight) is '-5'; ", "at least 0"]),
         (b"1,2,0,5\n2,3,1,x\n", {"weight": 3}, ["line 2 of mine.csv is", "(weight) is 'x'; "]),
         (b"1,2,0,5\n2,3,1,inf\n", {"weight": 3}, ["line 2 of mine.csv is", "(weight) is 'inf'; "]),
-        (b"1,2,0,5\n2,3,1,NaN\n", {"weight": 3}, ["line 2 of mine.csv is", "(weight) is 'NaN'; "]),
         (CSV, {"weight": 3}, ["line 1 of mine.csv has 3 columns: weight=3 is none of 0 to 2"]),
         (CSV, {"sep": ";"}, ["line 1 of mine.csv has 1 columns", "another sep than ';'"]),
-        (CSV, {"sep": ", "}, ["has 1 columns"]),
         (b"a,b,c\n" + CSV, {"src": "x"}, ["src='x', and it has the columns 'a, b, c'"]),
         (b"a,a,c\n" + CSV, {"src": "a"}, ["src='a'", "Give the name of one column"]),
         (CSV, {"src": "x", "header": False}, ["src='x', and it has no header"]),

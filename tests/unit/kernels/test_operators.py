@@ -260,15 +260,7 @@ def _overlapping(seed: int, count: int, share: float, changed: float, weighted: 
     double=draws.booleans(),
 )
 def test_shared_edges_give_each_snapshots_product_and_gradient(
-    seed: int,
-    count: int,
-    share: float,
-    changed: float,
-    weighted: bool,
-    kind: str,
-    norm: str,
-    loops: bool,
-    double: bool,
+    seed: int, count: int, share: float, changed: float, weighted: bool, kind: str, norm: str, loops: bool, double: bool
 ) -> None:
     dtype, tolerance = (torch.float64, 1e-10) if double else (torch.float32, 1e-6)
     how = OperatorSettings(dtype=dtype, norm=norm, self_loops=loops)

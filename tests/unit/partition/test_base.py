@@ -8,13 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtdg_lab.core.errors import (
-    ConfigError,
-    DataError,
-    PartitionError,
-    PlanError,
-    UnknownNameError,
-)
+from dtdg_lab.core.errors import ConfigError, DataError, PartitionError, PlanError, UnknownNameError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.graphs.storage import cache_folder
 from dtdg_lab.partition import simple

@@ -8,11 +8,7 @@ import numpy as np
 import psutil
 import pytest
 
-from dtdg_lab.core.errors import (
-    NotAvailableError,
-    PartitionError,
-    StoppedError,
-)
+from dtdg_lab.core.errors import NotAvailableError, PartitionError, StoppedError
 from dtdg_lab.core.preparation import preparation
 from dtdg_lab.partition import metis
 from dtdg_lab.partition.base import make_partition

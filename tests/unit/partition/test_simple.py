@@ -7,10 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtdg_lab.core.errors import (
-    ConfigError,
-    PartitionError,
-)
+from dtdg_lab.core.errors import ConfigError, PartitionError
 from dtdg_lab.partition import simple
 from dtdg_lab.partition.simple import mixed, vertex_loads
 from dtdg_lab.testing.example_graphs import graph_of, power_law

@@ -15,12 +15,7 @@ import torch
 
 from dtdg_lab.config.record_tables import rows_of
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.core.errors import (
-    ConfigError,
-    NotFiniteError,
-    RunStoreError,
-    UnknownNameError,
-)
+from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunStoreError, UnknownNameError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.records.lines import read_lines
 from dtdg_lab.runs.record_writer import RecordWriter
@@ -86,9 +81,7 @@ INTERRUPTED: list[tuple[dict[str, Any], str, tuple[int, ...]]] = [
 
 
 @pytest.mark.parametrize(
-    ("settings", "story", "steps"),
-    thinned([*INTERRUPTED, *((*case, ()) for *case, _ in INTERRUPTED)], [1]),
-    ids=str,
+    ("settings", "story", "steps"), thinned([*INTERRUPTED, *((*case, ()) for *case, _ in INTERRUPTED)], [1]), ids=str
 )
 def test_interrupted_at_any_step_and_resumed_is_the_same_run(
     tmp_path: Path, settings: dict[str, Any], story: str, steps: tuple[int, ...]

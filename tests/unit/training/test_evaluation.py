@@ -12,10 +12,7 @@ import pytest
 import torch
 
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.core.errors import (
-    TestPartError,
-    UnsupportedError,
-)
+from dtdg_lab.core.errors import TestPartError, UnsupportedError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.engine.strategy import StepMarks

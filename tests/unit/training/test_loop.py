@@ -17,10 +17,7 @@ import torch
 from dtdg_lab.cluster.worker import rehearse
 from dtdg_lab.config.record_tables import PHASES
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.core.errors import (
-    NotFiniteError,
-    RunStoreError,
-)
+from dtdg_lab.core.errors import NotFiniteError, RunStoreError
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.engine.strategy import StepResult
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +18,7 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import DataError
+from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.graphs.build import build_graph
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.intervals import IntervalStream
@@ -27,7 +30,7 @@ PEAK = "from dtdg_lab.core.units import peak_rss_bytes; print(peak_rss_bytes() /
 # children import this module for make_stream
 CHILD = (
     f"import sys; sys.path.insert(0, {str(Path(__file__).parents[3])!r}); "
-    "from tests.unit.graphs.test_graph_streams import *\n"
+    "from tests.unit.graphs.test_storage import *\n"
 )
 
 
@@ -238,3 +241,38 @@ def test_damaged_arrays_are_noticed_by_their_sizes(tmp_path, name, damage):
     for mmap in (True, False):
         with pytest.raises(DataError, match=re.escape(f"the graph in {folder} is damaged")):
             DynamicGraph.load(folder, mmap)
+
+
+@pytest.fixture
+def switching():
+    """Threads change within whatever collects garbage, parsers of array headers included."""
+
+    def change(phase: str, info: dict[str, int]) -> None:
+        time.sleep(0)
+
+    before = gc.get_threshold()
+    gc.callbacks.append(change)
+    gc.set_threshold(3)
+    yield
+    gc.set_threshold(*before)
+    gc.callbacks.remove(change)
+
+
+@pytest.mark.slow
+def test_threads_that_open_a_graph_do_not_disturb_each_other(tmp_path: Path, switching: None) -> None:
+    folder, failures = tmp_path / "graph", []
+    load_dataset("growing", generated_nodes=16, generated_edges=32, generated_snapshots=12).save(folder)
+
+    def open_it() -> None:
+        try:
+            for _ in range(15):
+                read(folder, mmap=True)
+        except Exception as error:  # a thread has nobody to raise to
+            failures.append(error)
+
+    threads = [threading.Thread(target=open_it) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []

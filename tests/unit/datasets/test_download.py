@@ -302,7 +302,7 @@ _FETCH = textwrap.dedent("""
     import sys, time
     from pathlib import Path
     sys.path.insert(0, ".")
-    from tests.unit.datasets.test_fetch import known
+    from tests.unit.datasets.test_download import known
     from dtdg_lab.datasets.download import fetch
     ready, go, url = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     ready.touch()

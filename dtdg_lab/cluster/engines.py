@@ -238,7 +238,7 @@ def _runs(engine: Engine) -> bool:
         return False
 
 
-def places_of(ranks: int, engines: Sequence[int] | None) -> tuple[int, ...]:
+def engine_numbers_of(ranks: int, engines: Sequence[int] | None) -> tuple[int, ...]:
     """Return the indices of a run's engines in a session; empty for the first ones.
 
     Raises:

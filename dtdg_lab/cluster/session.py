@@ -1,4 +1,4 @@
-"""Session: an ipyparallel cluster for training, started or attached to, its engines, and its kernel interface."""
+"""Session: an ipyparallel cluster for training, started or attached to by a notebook, and its engines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.cluster import session_files
 from dtdg_lab.cluster.assembly import check_request
-from dtdg_lab.cluster.engines import Engines, places_of, trouble
+from dtdg_lab.cluster.engines import Engines, engine_numbers_of, trouble
 from dtdg_lab.cluster.keeper import has_keeper, start_keeper
 from dtdg_lab.cluster.registrations import SentRegistration, pack_registrations
 from dtdg_lab.cluster.run import Run
@@ -37,13 +37,9 @@ from dtdg_lab.runs.registered_code import add_extensions, check_same_code
 if TYPE_CHECKING:
     from dtdg_lab.runs.stored_run import StoredRun
 
-
-# Session: an ipyparallel cluster for training, started or attached to, and its kernel interface.
-
-
 HEARTBEAT_S = 5.0
-LEFT_S = 10.0  # for engines to exit after a signal
-REPLACED_S = 60.0  # for new ones to start
+LEAVING_LIMIT_S = 10.0  # for engines to exit after a signal
+REPLACING_LIMIT_S = 60.0  # for new ones to start
 MOST_SILENT_S = 1200.0  # below the time after which collectives end by themselves
 
 
@@ -129,16 +125,16 @@ class Session:
             ClusterError: nothing is found, or there is no answer.
         """
         session = cls.__new__(cls)
-        known_here = session_files.all_sessions()
-        living = [files for files in known_here if not files.owned or files.processes()]
-        ours = {key: files for files in living for key in (files.id, files.name) if key}
-        if which is None and not ours:
+        all_files = session_files.all_sessions()
+        running = [files for files in all_files if not files.owned or files.processes()]
+        by_name = {key: files for files in running for key in (files.id, files.name) if key}
+        if which is None and not by_name:
             raise ClusterError("no session of the lab is running here. Start one: Session(ranks=2).")
-        known_files = min(living, key=SessionFiles.idle_for_s) if which is None else ours.get(str(which))
-        ended = [files for files in known_here if known_files is None and str(which) in (files.id, files.name)]
+        lab_files = min(running, key=SessionFiles.idle_for_s) if which is None else by_name.get(str(which))
+        ended = [files for files in all_files if lab_files is None and str(which) in (files.id, files.name)]
         if ended:
             raise ClusterError(session_files.ended_words(ended[-1]))
-        files = known_files or session_files.foreign_session_files(
+        files = lab_files or session_files.foreign_session_files(
             str(which), writable_folder(runs_dir, "runs_dir", RunStoreError).resolve()
         )
         session._setup(files)
@@ -152,7 +148,7 @@ class Session:
                 session._files.write()
         except BaseException:
             session._stop_heartbeat.set()
-            if known_files is None:
+            if lab_files is None:
                 files.remove()
             raise
         return session
@@ -244,8 +240,8 @@ class Session:
         Args:
             config: the settings.
             engines: indices of the session's engines, from 0; rank r trains on the r-th of them. Runs on different
-                engines may be active at once. By default the first ones, which then must be the only ones in
-                use.
+                engines may be active at once. By default the first ones, and then no other run may be
+                active.
 
         Raises:
             ControlError: a run is active, on any of those engines if they are given.
@@ -277,13 +273,13 @@ class Session:
             ClusterError: registered code that the run uses cannot be sent to engines, or as :meth:`train`.
         """
         with self._lock:
-            places = places_of(ranks, engines)
-            self._check_free(ranks, places)
+            numbers = engine_numbers_of(ranks, engines)
+            self._check_free(ranks, numbers)
             root = writable_folder(runs_dir or self._files.runs_dir, "runs_dir", RunStoreError)
             registrations = pack_registrations(*([config] if config else []))
             directory = make(root=root.resolve())
-            self._files.add_run(directory.path, places)
-            return self._launch(directory, ranks, attempt=1, places=places, registrations=registrations)
+            self._files.add_run(directory.path, numbers)
+            return self._launch(directory, ranks, attempt=1, numbers=numbers, registrations=registrations)
 
     def halves(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return indices of the first and of the second half of the engines, of the same size.
@@ -317,19 +313,19 @@ class Session:
             path = as_path(run if isinstance(run, str | Path) else run.path, "run", RunStoreError).resolve()
             directory = RunDirectory.open(path)
             check_resumable(directory)
-            status, ours = directory.status(), path in self._files.runs()
-            if status["state"] not in ENDED and not ours:
+            status, is_own = directory.status(), path in self._files.runs()
+            if status["state"] not in ENDED and not is_own:
                 raise ControlError(
                     f"run {directory.id} is {status['state']} in another session: it needs no resuming. "
                     "Session.attach() reaches that session."
                 )
             config, signalled = directory.config(), directory.recorded_status()["state"] == "interrupted"
-            places = self._files.engines_of(path)
+            numbers = self._files.engines_of(path)
             if signalled and not self.under_way:
                 self._await_leaving()
                 if self._files.owned and not self.problem:
-                    self._replace_missing(REPLACED_S)
-            self._check_free(config.ranks, places)
+                    self._replace_missing(REPLACING_LIMIT_S)
+            self._check_free(config.ranks, numbers)
             if status["state"] not in ENDED:
                 raise ControlError(
                     f"run {directory.id} is {status['state']}: it needs no resuming. session.runs has its handle."
@@ -339,19 +335,24 @@ class Session:
                 raise RunStoreError(
                     f"run {directory.id} has no checkpoint yet: start it again with session.train(run.config)."
                 )
-            former_config = read_kept(directory.checkpoint_file).config if has_checkpoint else config
-            check_registered(former_config)
-            check_request(former_config, SetLive(changes))
-            after = former_config.replace(**changes)
+            checkpoint_config = read_kept(directory.checkpoint_file).config if has_checkpoint else config
+            check_registered(checkpoint_config)
+            check_request(checkpoint_config, SetLive(changes))
+            after = checkpoint_config.replace(**changes)
             remedy = "train with this code in a new run: lab.runs.fork(...), or session.train(run.config)"
             check_same_code(f"run {directory.id}", directory.path, after, remedy=remedy)
             registrations = pack_registrations(after)
             add_extensions(directory.path, after)
-            if not ours:
+            if not is_own:
                 self._files.add_run(path)
             attempt = status["attempt"] + 1
             directory.write_status("starting", attempt=attempt)
-            start = {"attempt": attempt, "changes": changes, "places": places, "registrations": registrations}
+            start = {
+                "attempt": attempt,
+                "changes": changes,
+                "numbers": numbers,
+                "registrations": registrations,
+            }
             return self._launch(directory, config.ranks, **start)
 
     @property
@@ -363,7 +364,7 @@ class Session:
 
     def _await_leaving(self) -> None:
         """Wait for engines that were asked to leave: until they have, they look alive."""
-        deadline = time.monotonic() + LEFT_S
+        deadline = time.monotonic() + LEAVING_LIMIT_S
         for path in self._files.runs():
             try:
                 run = RunDirectory.open(path)
@@ -376,29 +377,30 @@ class Session:
                     break
                 time.sleep(0.05)
 
-    def _check_free(self, ranks: int, places: tuple[int, ...] = ()) -> None:
+    def _check_free(self, ranks: int, numbers: tuple[int, ...] = ()) -> None:
         if self._closed:
             raise ControlError("the session is closed: create a new one.")
         self._await_leaving()
         busy = self.under_way
         for run in busy:
             busy_engines = self._files.engines_of(run.path) or tuple(range(run.config.ranks))
-            if places and not set(places) & set(busy_engines):
+            if numbers and not set(numbers) & set(busy_engines):
                 continue
-            location = "" if not places else f" on engines {', '.join(map(str, busy_engines))}"
+            location = "" if not numbers else f" on engines {', '.join(map(str, busy_engines))}"
             raise ControlError(f"run {run.id} is {run.status}{location}: stop it first (run.stop()), or wait for it.")
         if self.problem:
             raise ClusterError(self.problem)
         alive = len(self._engines.alive())
-        if places and busy and alive < self.ranks:  # later engines have moved up, and may be in use
+        if numbers and busy and alive < self.ranks:  # engines after a dead one have moved up
             raise ClusterError(
                 f"{alive} of {self.ranks} engines are alive, and engines are numbered among these: wait for run "
                 f"{busy[0].id}, then call session.repair()."
             )
-        if places and max(places) >= alive:
+        if numbers and max(numbers) >= alive:
             raise ClusterError(
-                f"engines {', '.join(map(str, places))} are requested, but {alive} of {self.ranks} are alive, numbered "
-                "from 0. " + ("Call session.repair()." if max(places) < self.ranks else "Create a larger session.")
+                f"engines {', '.join(map(str, numbers))} are requested, but {alive} of {self.ranks} are alive, "
+                "numbered from 0. "
+                + ("Call session.repair()." if max(numbers) < self.ranks else "Create a larger session.")
             )
         if ranks > alive:
             raise ClusterError(
@@ -414,11 +416,11 @@ class Session:
         attempt: int,
         registrations: tuple[SentRegistration, ...],
         changes: Mapping[str, Any] | None = None,
-        places: tuple[int, ...] = (),
+        numbers: tuple[int, ...] = (),
     ) -> Run:
         alive = self._engines.alive()
-        engines = [alive[index] for index in places] or alive[:ranks]
-        beside = alive if places else engines  # others may train at the same time: they share processors and GPUs
+        engines = [alive[index] for index in numbers] or alive[:ranks]
+        beside = alive if numbers else engines  # others may train at the same time: they share processors and GPUs
         is_local = {engine.host for engine in engines} == {host_id()}
         device, sharing = directory.config().device, Counter(engine.host for engine in beside)
         if device == "auto":  # a GPU for each rank of every machine, or none: one backend for the whole group
@@ -461,8 +463,8 @@ class Session:
             ClusterError: they cannot be started.
         """
         with self._lock:
-            for run in self.under_way:
-                raise ControlError(f"run {run.id} is {run.status}: engines are replaced between runs.")
+            if active := self.under_way:
+                raise ControlError(f"run {active[0].id} is {active[0].status}: engines are replaced between runs.")
             self._await_leaving()
             current = self.current
             if current is not None:

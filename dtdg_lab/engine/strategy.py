@@ -44,7 +44,7 @@ class Step:
         iteration: number of the step in the epoch.
         groups: snapshot groups of this rank's parts.
         total_groups: number of groups of all ranks.
-        snapshots: number of snapshots to compute; 0 if all steps have the same number.
+        snapshots: number of snapshots to compute; left at 0 if all steps have the same number.
     """
 
     iteration: int
@@ -59,7 +59,7 @@ class StepResult:
 
     Attributes:
         loss_sum: sum of its groups' mean losses; of a group shared by several ranks, its share.
-        groups: number of its groups; one of the ranks counts a shared group.
+        groups: number of its snapshot groups; only one of the ranks that share a group counts it.
         vertex_snapshots: nodes of all snapshots of all groups, also those that the loss does not use.
     """
 
@@ -80,7 +80,7 @@ class BuildContext:
         task: the task.
         train: labelled snapshots of the training split.
         validation: snapshots of the validation split.
-        group: the ranks.
+        group: the processes of the run, one for each rank.
         device: device of this rank.
         partition: partition of the nodes into P parts; None if the system has none.
         state: state of an earlier strategy, from a checkpoint, to restore as far as it fits.
@@ -108,7 +108,7 @@ class BuildContext:
 
 
 class Strategy:
-    """Distributed training of a system. :mod:`dtdg_lab.engine.capabilities` has optional interfaces.
+    """Distributed training of a system. Optional abilities are mixins of :mod:`dtdg_lab.engine.capabilities`.
 
     The steps of an epoch are a pure function of config and epoch.
 
@@ -121,7 +121,7 @@ class Strategy:
     share = 1.0
 
     def epoch(self, epoch: int) -> Sequence[Step]:
-        """Return this rank's steps; every rank has the same number."""
+        """Return this rank's steps; every rank has the same number. Averaged models deal them out by number."""
         raise NotImplementedError
 
     def compute(self, step: Step, marks: StepMarks) -> StepResult:

@@ -139,11 +139,11 @@ class RunTables:
                 count += 1
         if count:
             self.version += 1
-            self._drop_old(is_replacing=is_replacing)
+            self._after_adding(is_replacing=is_replacing)
         return count
 
     def _add_line(self, line: Line) -> bool:
-        """Add one line; return whether it begins an attempt, so that sums may be of rows that count no more."""
+        """Add one line; return True if it begins an attempt, so that sums may hold rows that it replaces."""
         if not line["rows"]:
             return False
         begins_attempt = line["table"] == "steps" and self.position.note_line(line)
@@ -166,10 +166,12 @@ class RunTables:
             elif event["kind"] == AttemptStarted.kind and self.clock.start(event["attempt"], event["time_ns"]):
                 self.recent_rows.restart_clock()
 
-    def _drop_old(self, *, is_replacing: bool) -> None:
+    def _after_adding(self, *, is_replacing: bool) -> None:
+        """Take replaced rows out of the sums, and drop rows that are no longer recent."""
         starts = self.position.starts
         if is_replacing:
-            if not self.recent_rows.holds_after(min(starts[max(starts)].values()) - 1) and self.files.paths():
+            first_repeated = min(starts[max(starts)].values())
+            if not self.recent_rows.holds_after(first_repeated - 1) and self.files.paths():
                 self._read_again()  # rows that the new attempt replaced are in sums alone
                 return
             self.recent_rows.recount()
@@ -203,12 +205,12 @@ class RunTables:
         key = ("rows", table, all_attempts)
         return self.once(key, lambda: self.recent_rows.rows(table, all_attempts=all_attempts))
 
-    def last(self, table: str, steps: int) -> Rows:
-        """Return the rows of the newest steps of each rank."""
+    def last(self, table: str, count: int) -> Rows:
+        """Return the rows of the newest ``count`` steps of each rank."""
         rows = self.rows(table)
         ranks = rows["rank"]  # one may have rows of other tables before its first step
         newest = np.array([self.steps.get(rank, -1) for rank in range(int(ranks.max(initial=-1)) + 1)], np.int64)
-        return rows.where(rows["step"] > newest[ranks] - steps)
+        return rows.where(rows["step"] > newest[ranks] - count)
 
     def rollup(self, rollup: Rollup) -> Rows:
         """Return the sums of all rows of the run.

@@ -113,7 +113,7 @@ class Trainer:
         try:
             self._begin()
             with tqdm(total=self.state.config.epochs, unit="epoch", disable=not self.show_progress) as bar:
-                while not self._is_over_between_epochs():
+                while self._prepare_epoch():
                     if self.state.has_epochs:
                         self._train_epoch()
                         bar.update(self.state.position.epoch - bar.n)
@@ -142,14 +142,14 @@ class Trainer:
         for step in pacing.steps(state.position):
             loss = self._train_step(step)
             state.position = Position(epoch, step.iteration + 1, state.position.step + 1)
-            is_over = state.position.iteration == pacing.epoch_steps
+            is_epoch_over = state.position.iteration == pacing.epoch_steps
             self._wait_while_paused()
-            self._save_after_step(loss, is_over)
-            if not is_over:
+            self._save_after_step(loss, is_epoch_over)
+            if not is_epoch_over:
                 self.checkpoints.keep_if_requested()
             if state.settings.stopping:
-                if not is_over:
-                    return
+                if not is_epoch_over:
+                    return  # the stop cuts the epoch short
                 break
         state.position = Position(epoch + 1, 0, state.position.step)
         self.recorder.write(state.position, EpochEnded(epoch, time.perf_counter() - started_s))
@@ -158,10 +158,10 @@ class Trainer:
 
     def _train_step(self, step: Step) -> float:
         """Make one step, and return its loss."""
-        state, clock, group, started_cpu_s = self.state, self.clock, self.state.group, time.process_time()
+        state, clock, group = self.state, self.clock, self.state.group
         components, position, pacing = state.components, state.position, self.coordinator.pacing
-        sent, received = group.bytes_sent, group.bytes_received
         self._prepare(step)
+        sent, received, started_cpu_s = group.bytes_sent, group.bytes_received, time.process_time()
         clock.start()
         components.gradients.zero()
         result = components.strategy.compute(step, clock)
@@ -175,7 +175,7 @@ class Trainer:
         clock("update")
         control_state = pacing.agreed()
         if not pacing.synchronous:
-            clock("communicate")
+            clock("communicate")  # averaging is served in agreed()
         self.decisions.after_step(known_loss, sum(clock.seconds().values()))
         self.coordinator.follow_step(control_state)
         self.recorder.check()
@@ -222,43 +222,41 @@ class Trainer:
         if not self.state.settings.stopping:
             self.checkpoints.after_step(loss)
         elif not self.state.synchronous or is_epoch_over:
-            # otherwise _end saves, and a signal leaves no time to save twice
+            # a synchronous stop within an epoch is saved by _end alone: a signal leaves no time to save twice
             self.checkpoints.save(together=self.state.synchronous)
 
-    def _is_over_between_epochs(self) -> bool:
-        """Return True if the run is over; else apply changes that wait for the end of an epoch."""
-        state = self.state  # hold no reference to pacing, whose components a rebuild must be able to free
+    def _prepare_epoch(self) -> bool:
+        """Apply changes that wait for the end of an epoch, and return True unless the run is over."""
+        state = self.state  # no variable for pacing: it would keep replaced components in memory
         if self.coordinator.pacing.synchronous:
             if state.settings.stopping:
-                return True
-            self.rebuilder.rebuild_if_requested()  # before testing for the end, which a rebuild may change
-            return self._is_over()
-        is_waiting = bool(state.settings.requests) and not state.position.iteration
-        if state.has_epochs and not state.settings.stopping and not is_waiting:
-            return False
-        self.coordinator.gather()  # every rank gets here for one of these reasons
+                return False
+            self.rebuilder.rebuild_if_requested()  # first, because it may change the number of epochs
+            return state.has_epochs or self._add_epochs_if_requested()
+        has_requests = bool(state.settings.requests) and not state.position.iteration
+        if state.has_epochs and not state.settings.stopping and not has_requests:
+            return True
+        self.coordinator.gather()  # every rank comes here, each for one of these reasons
         if state.settings.stopping:
-            return True
+            return False
         is_replaced = self.rebuilder.rebuild_if_requested()
-        if not any_rank(state.has_epochs, state.group, device=state.device) and self._is_over():
-            return True
+        if not any_rank(state.has_epochs, state.group, device=state.device) and not self._add_epochs_if_requested():
+            return False
         if not is_replaced:
             self.coordinator.begin_interval()
-        return False
+        return True
 
-    def _is_over(self) -> bool:
-        """Return True if all epochs are over, also after the requests since the last exchange."""
+    def _add_epochs_if_requested(self) -> bool:
+        """Apply the last requests of a run without further epochs, and return True if they add epochs."""
         state = self.state
-        if state.has_epochs:
-            return False
         self.control.refuse_requests(RUN_IS_OVER)
         self.coordinator.receive_last_requests()
         self.checkpoints.keep_if_requested()
         self.rebuilder.rebuild_if_requested()
         if state.settings.stopping or not state.has_epochs:
-            return True
-        self.control.refuse_requests("")  # more epochs were requested
-        return False
+            return False
+        self.control.refuse_requests("")  # accept requests again
+        return True
 
     def _end(self) -> TrainingOutcome:
         state = self.state

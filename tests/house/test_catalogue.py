@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
 from pathlib import Path
 
@@ -95,3 +96,10 @@ def test_no_two_events_share_a_kind() -> None:
     declared = {catalogue.load(event) for family in catalogue.families() for event in family.events}
     kinds = [event.kind for event in {*shared, *declared}]
     assert len(kinds) > 10 and sorted(set(kinds)) == sorted(kinds)
+
+
+@pytest.mark.parametrize(("row", "kind"), [("Models", "models"), ("Schedulers", "scheduling")])
+def test_the_quickstart_lists_the_names_of_the_catalogue(row: str, kind: str) -> None:
+    text = (ROOT / "docs" / "quickstart.md").read_text()
+    (names,) = re.findall(rf"^\| {row} \| `([^`]*)`", text, re.M)
+    assert set(names.split()) == set(catalogue.names(kind))

@@ -132,7 +132,9 @@ class Window:
 
 
 def window_at(segment: range, target: int, shape: Trapezoid, *, after: int | None = None) -> Window:
-    """Return the window that ends at a target, cut at the start of its segment; decayed snapshots are cut first.
+    """Return the window that ends at a target, cut at the start of its segment.
+
+    A window that reaches beyond the start loses its oldest snapshots: decayed ones, then full ones.
 
     Args:
         segment: consecutive snapshots that contain the target.

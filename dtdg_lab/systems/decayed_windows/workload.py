@@ -41,27 +41,27 @@ def window_work(facts: Facts) -> EpochWork:
             "more snapshots (cut=...)."
         )
     per_epoch = [epoch_windows(facts.train, shape, seed=config.seed, epoch=epoch) for epoch in range(EPOCHS)]
-    batches = [batch for epoch_of_batches in per_epoch for batch in epoch_of_batches]
+    windows = [window for windows_of_epoch in per_epoch for window in windows_of_epoch]
     share = 1 / EPOCHS
     owned, measures = placed.counts.astype(float), facts.measured(placed)
-    rows_share = share * sum(_rows_share(batch, chunks) for batch in batches)
+    rows_share = share * sum(_rows_share(window, chunks) for window in windows)
     of_snapshots = measures.edges.astype(float)
-    edges_by_batch = np.array([_edges(batch, chunks, of_snapshots, facts.train.start) for batch in batches])
-    edges = share * edges_by_batch.sum(axis=0)
-    largest = max(batches, key=lambda batch: _rows_share(batch, chunks))
+    edges_by_window = np.array([_edges(window, chunks, of_snapshots, facts.train.start) for window in windows])
+    edges = share * edges_by_window.sum(axis=0)
+    largest = max(windows, key=lambda window: _rows_share(window, chunks))
     alive = np.stack(
         [owned * _rows_share(largest, chunks), _edges(largest, chunks, of_snapshots, facts.train.start)], axis=1
     )
-    snapshots = share * sum(len(batch.snapshots) for batch in batches)
+    snapshots = share * sum(len(window.snapshots) for window in windows)
     return plain_work(
         facts,
         steps=len(per_epoch[0]),
         edges=np.asarray(edges, float),
         rows=owned * rows_share,
         snapshots=snapshots,
-        sent=_full_halo(facts, placed, batches) * share if ranks > 1 else np.zeros((1, 1)),
+        sent=_full_halo(facts, placed, windows) * share if ranks > 1 else np.zeros((1, 1)),
         alive=alive,
-        exchanges=0 if ranks == 1 else round(share * 2 * len(facts.pulled) * sum(batch.full for batch in batches)),
+        exchanges=0 if ranks == 1 else round(share * 2 * len(facts.pulled) * sum(window.full for window in windows)),
         held_bytes=measures.halo_bytes.astype(float),
         notes=(
             f"means over the windows of {EPOCHS} epochs",

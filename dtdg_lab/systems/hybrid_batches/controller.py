@@ -66,20 +66,20 @@ def reward(last_s: float, now_s: float, last_reduction: float | None, now_reduct
     return time_reward(last_s, now_s) + loss_reward(last_reduction, now_reduction)
 
 
-def progress_reward(loss: float, last_loss: float, seconds: float, best: float) -> tuple[float, float]:
-    """Return progress per second relative to its best so far, within [-1, 1], and the updated best.
+def progress_reward(last_loss: float, loss: float, seconds: float, best: float) -> tuple[float, float]:
+    """Return progress per second relative to its best, within [-1, 1], and the updated best.
 
     Progress is the relative decrease of the loss. A size is rewarded for its progress, not for beating the previous
     size. The best rate is reduced by 3 % with every decision, since losses fall more slowly later on.
 
     Args:
-        loss: loss at the end of the window.
-        last_loss: loss at its beginning.
-        seconds: seconds of its steps.
+        last_loss: at the beginning of the round.
+        loss: at its end.
+        seconds: of its steps.
         best: the largest absolute rate so far, in 1/s; 0 at first.
 
     Returns:
-        The reward, 0 if the last loss or the seconds are 0; and the best rate, including this window.
+        The reward, 0 if the last loss or the seconds are 0; and the best rate, including this round.
     """
     scale = abs(last_loss) * seconds
     rate = (last_loss - loss) / scale if 0 < scale < math.inf else 0.0
@@ -89,23 +89,23 @@ def progress_reward(loss: float, last_loss: float, seconds: float, best: float) 
 
 
 def _share(gain: float, scale: float) -> float:
-    """Return gain / abs(scale), bounded to [-1, 1]; the sign of the gain if the scale is 0."""
-    if abs(gain) >= LIMIT * abs(scale):  # avoid dividing: the quotient of tiny numbers may overflow
+    """Return gain / |scale|, bounded; the sign of the gain if the scale is 0."""
+    if abs(gain) >= LIMIT * abs(scale):  # no division: the quotient of tiny numbers may overflow
         return 0.0 if gain == 0 else math.copysign(LIMIT, gain)
     return gain / abs(scale)
 
 
 class BatchSizeController:
-    """Windows of steps of one size; after a window the agent learns its reward and chooses the next size.
+    """Rounds of steps of one batch size: after a round the agent learns its reward and chooses the next size.
 
-    The agent's state is the decrease of the loss, 0 if unknown. The loss and the time of a window are means over its
-    steps.
+    The agent's state is the decrease of the loss since the round before, 0 if unknown. A round's loss is the mean over
+    its steps, its time the mean of their seconds.
 
     Args:
         agent: makes the choices.
         policy: name of the controller in the catalogue.
         initial: index of the size until the first decision.
-        reward: ``paper`` or ``progress``; a :class:`ProgressLaw` always uses progress.
+        reward_rule: ``paper`` or ``progress``; a :class:`ProgressLaw` always uses progress.
 
     Attributes:
         choice: index of the current size.
@@ -115,11 +115,11 @@ class BatchSizeController:
         PlanError: ``initial`` is not the index of a size.
 
     References: DynaHB section 5.1 (definitions 4 to 6) and algorithm 2, lines 12 and 13.
-    Differs from the paper: a decision uses a window of steps instead of one, because losses of single batches vary far
+    Differs from the paper: a decision uses a round of steps instead of one, because losses of single batches vary far
     more than they decrease from one step to the next.
     """
 
-    def __init__(self, agent: Agent, policy: str, initial: int, reward: str = "paper") -> None:
+    def __init__(self, agent: Agent, policy: str, initial: int, reward_rule: str = "paper") -> None:
         self._agent, self.policy, self.choices = agent, policy, agent.choices
         self.choice = checked_action(initial, agent.choices)
         self._pending: tuple[float, int] | None = None  # state and action whose reward is still unknown
@@ -127,12 +127,12 @@ class BatchSizeController:
         self._last_s: float | None = None
         self._last_reduction: float | None = None
         self._best_rate = 0.0
-        self.rewarded_by(reward)
-        self._clear_window()
+        self.set_reward(reward_rule)
+        self._begin_round()
 
-    def rewarded_by(self, reward: str) -> None:
-        """Set the reward of later windows."""
-        self._progress = reward == "progress" or isinstance(self._agent, ProgressLaw)
+    def set_reward(self, rule: str) -> None:
+        """Set the reward of later rounds: ``paper`` or ``progress``."""
+        self._progress = rule == "progress" or isinstance(self._agent, ProgressLaw)
 
     def is_due(self, every: int) -> bool:
         """Return True if ``every`` steps were observed since the last decision."""
@@ -159,17 +159,16 @@ class BatchSizeController:
         self.steps += 1
 
     def decide(self, loss: float | None = None) -> DecisionRow:
-        """End the window of at least one step: learn the reward of the last choice, and make the next one.
+        """End the round of at least one step: learn the reward of the last choice, and make the next.
 
         Args:
-            loss: replaces the mean loss of the window's steps, for example the validation loss.
+            loss: replaces the mean loss of the round's steps, for example the validation loss.
 
         Returns:
-            The new size, equal to :attr:`choice`, the reward of the last one, and the values of all sizes. The state
-            has
-                ``loss_reduction`` (the previous window's loss minus this one's, None if either is unknown),
-                ``epsilon``, ``greedy``, ``loss`` (None if unknown), ``step_s`` (mean seconds of the window's steps) and
-                ``steps``.
+            The new size, which is :attr:`choice` as well, the reward of the last one, and the values of all. Its
+            observations are ``loss_reduction`` (the loss of the round before minus this one's, None if either is
+            unknown), ``epsilon``, ``greedy``, ``loss`` (None if there was none), ``step_s`` (mean seconds of
+            the round's steps) and ``steps``.
 
         Raises:
             NotFiniteError: the loss is not finite.
@@ -180,7 +179,7 @@ class BatchSizeController:
         elif self._loss_count:
             loss = self._losses / self._loss_count
         reduction = None if loss is None or self._last_loss is None else self._last_loss - loss
-        reward = self._window_reward(loss, step_s, reduction)
+        reward = self._round_reward(loss, step_s, reduction)
         state = 0.0 if reduction is None else reduction
         if reward is not None and self._pending is not None:
             if isinstance(self._agent, ProgressLaw):
@@ -198,30 +197,30 @@ class BatchSizeController:
         self._pending, self.choice, self._last_s = (state, choice.action), choice.action, step_s
         self._last_loss = self._last_loss if loss is None else loss
         self._last_reduction = self._last_reduction if reduction is None else reduction
-        self._clear_window()
+        self._begin_round()
         return DecisionRow(self.policy, observations, list(choice.values), choice.action, reward)
 
-    def _window_reward(self, loss: float | None, step_s: float, reduction: float | None) -> float | None:
-        """Return the reward of the window; None if unknown."""
+    def _round_reward(self, loss: float | None, step_s: float, reduction: float | None) -> float | None:
+        """Return the reward of the round; None if unknown."""
         if not self._progress:
             return None if self._last_s is None else reward(self._last_s, step_s, self._last_reduction, reduction)
         if loss is None or self._last_loss is None:
             return None
-        progress, self._best_rate = progress_reward(loss, self._last_loss, self._seconds, self._best_rate)
+        progress, self._best_rate = progress_reward(self._last_loss, loss, self._seconds, self._best_rate)
         return progress
 
     def follow(self, action: int) -> None:
-        """Continue with a size chosen elsewhere; the current window is dropped without learning from it.
+        """Continue with a size chosen elsewhere: the current round is dropped without learning from it.
 
         Raises:
             PlanError: the size does not exist.
         """
         self.choice = checked_action(action, self.choices)
         self._pending = None
-        self._clear_window()
+        self._begin_round()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything that later decisions depend on, including the current window, as lists and numbers."""
+        """Return everything that later decisions depend on, including the current round, as lists and numbers."""
         return {
             "policy": self.policy,
             "choices": self.choices,
@@ -242,7 +241,7 @@ class BatchSizeController:
         self._losses, self._loss_count, self._seconds, self.steps = data["window"]
         self._agent.load_state_dict(data["agent"])
 
-    def _clear_window(self) -> None:
+    def _begin_round(self) -> None:
         self._losses, self._loss_count, self._seconds, self.steps = 0.0, 0, 0.0, 0
 
 

@@ -125,7 +125,7 @@ class SizeControl:
         elif self.controller is not None and changes_sizes:  # replaces a chosen size that ranks may not use yet
             self.controller.follow(self.choice)
         if self.controller is not None:
-            self.controller.rewarded_by(config["reward"])
+            self.controller.set_reward(config["reward"])
 
     def state_dict(self) -> dict[str, Any]:
         """Return the sizes and the choice, and the controller on the deciding rank."""

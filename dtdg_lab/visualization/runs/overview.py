@@ -17,7 +17,7 @@ from dtdg_lab.visualization.tiles import Tile, spark_of
 
 
 def common_charts() -> tuple[Chart, ...]:
-    """Return the charts that every run has, in their order on the page; the last one is folded."""
+    """Return the charts that every run has; a page sorts them by ``place`` first."""
     return loss_chart(), step_time_chart(), energy_chart(), timeline_chart(), energy_by_phase_chart()
 
 

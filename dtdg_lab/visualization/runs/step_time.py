@@ -19,20 +19,20 @@ from dtdg_lab.visualization.palette import INK_COLOUR, PHASE_COLOURS, TEXT_COLOU
 from dtdg_lab.visualization.traces import Drawn, level_bars
 
 TITLE = "Time per step"
-STEP_SECONDS = Rollup("steps", sums=("time_s",), points=60)  # of all ranks
+STEP_SECONDS = Rollup("steps", sums=("time_s",), points=60)  # of all ranks; the tile of the step time draws it
 RECENT = 50  # steps that the bars are means of
 PHASE_NAMES: Mapping[str, str] = MappingProxyType(
     {"batch": "prepare batch", "transfer": "fetch", "control": "other"}
     | {name: name for name in ("compute", "wait", "communicate", "update", "evaluate", "checkpoint", "rebuild")}
 )
-# words on phases whose colour is dark, and on the one that is light in the light theme alone
+# colours of labels on dark phases; ``wait`` is light in the light theme only
 TEXT_COLOURS: Mapping[str, str] = MappingProxyType(
     {"compute": "#FFFFFF", "control": "#FFFFFF", "checkpoint": "#FFFFFF", "wait": TEXT_COLOUR}
 )
 KEYED = 0.02  # share of a bar from which a phase has a colour and a name of its own
-OTHER = "control"  # the phase of what has none
+OTHER = "control"  # phases too small for a colour are added to this one
 FETCHED = 0.1  # share of a rank's own time from which fetching is named
-EVEN = 1.05  # slowest rank over the mean up to which ranks are even
+EVEN_RATIO = 1.05  # slowest rank over the mean up to which ranks are even
 NAMED, ALL = 12, 48  # ranks up to which bars have texts, and up to which each has a bar
 SLOWEST, FASTEST = 8, 2  # ranks that are drawn of more
 PLOT_WIDTH, LETTER = 280, 6.4  # pixels
@@ -52,7 +52,7 @@ class StepTimes:
 
     @property
     def own_s(self) -> float:
-        """Seconds of the rank's own work: neither waiting nor sending."""
+        """Seconds of the rank's own work, with fetching: neither waiting nor exchanging."""
         return sum(self.phases[phase] for phase in OWN_PHASES)
 
 
@@ -142,7 +142,7 @@ def step_time_caption(tables: RunTables, options: ChartOptions) -> str:
         return f"The only rank {works} per step."
     if tables.own_steps:
         return f"Rank {slowest} is slowest: it {works} per step, but no rank waits for it."
-    if times[slowest].own_s <= EVEN * mean_s:
+    if times[slowest].own_s <= EVEN_RATIO * mean_s:
         whole_s = sum(rank_times.time_s for rank_times in times.values()) or 1.0
         waited = percent_text(sum(rank_times.phases["wait"] for rank_times in times.values()) / whole_s)
         mean = StepTimes(

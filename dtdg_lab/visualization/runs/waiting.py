@@ -22,7 +22,7 @@ TITLE = "Waiting by rank"
 UNIT = "ms per step"
 WAITING = Rollup("steps", by=("rank",), sums=("wait_s",), least=("step",), most=("step",), points=75)
 LINES = 8  # ranks up to which each has a line
-EVEN = 0.05  # of a step's time: smaller differences between ranks are none
+EVEN_SHARE = 0.05  # of a step's time: smaller differences between ranks are none
 
 
 def waiting_share(tables: RunTables) -> float | None:
@@ -54,7 +54,7 @@ def waiting_caption(tables: RunTables, options: ChartOptions) -> str:
         return "The only rank never waits."
     waits = {rank: rank_times.phases["wait"] for rank, rank_times in times.items()}
     shortest, longest = min(waits, key=lambda rank: waits[rank]), max(waits, key=lambda rank: waits[rank])
-    if max(waits.values()) - waits[shortest] < EVEN * max(rank_times.time_s for rank_times in times.values()):
+    if max(waits.values()) - waits[shortest] < EVEN_SHARE * max(rank_times.time_s for rank_times in times.values()):
         mean_ms = 1e3 * sum(waits.values()) / len(waits)
         return f"All ranks waited about {three_digits(mean_ms)} ms per step."
     least_ms, most_ms = (three_digits(1e3 * waits[rank]) for rank in (shortest, longest))

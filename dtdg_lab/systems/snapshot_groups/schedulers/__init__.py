@@ -1,1 +1,1 @@
-"""Schedulers, which assign snapshot groups to parts and iterations; all have the same ``schedule`` signature."""
+"""Schedulers: functions from times of snapshot groups to a schedule: an iteration and a part for each group."""

@@ -25,6 +25,8 @@ from dtdg_lab.core.plans import Schedule
 class Problem:
     """Groups to be scheduled: K groups on R ranks, at most L groups per rank and iteration.
 
+    A run schedules its parts, which are the ranks here: a rank of the run may execute several.
+
     Attributes:
         times_s: (K,) predicted or measured seconds of each group; at least 0. Kept as a read-only copy.
         ranks: R.

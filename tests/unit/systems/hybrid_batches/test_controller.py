@@ -187,7 +187,7 @@ def test_rewards_by_hand(given_numbers: tuple[float, float, float | None, float 
 
 @given(finite, finite, seconds, seconds)
 def test_progress_is_within_its_bounds_whatever_was_measured(now: float, last: float, took: float, best: float) -> None:
-    earned, kept = progress_reward(now, last, took, best)
+    earned, kept = progress_reward(last, now, took, best)
     assert -1 <= earned <= 1 and math.isfinite(kept) and kept >= 0
     if 0 < took < 1e9 and 1e-9 < abs(last) < 1e9 and abs(now - last) > 1e-6 * abs(last):
         assert earned * (last - now) >= 0, "a loss that falls is never punished"
@@ -197,8 +197,8 @@ def test_progress_pays_for_a_size_and_not_for_a_change() -> None:
     best = 0.0
     described = []
     for last, now, took in ((8.0, 4.0, 1.0), (4.0, 2.0, 1.0), (2.0, 1.0, 2.0), (1.0, 2.0, 4.0)):
-        earned, best = progress_reward(now, last, took, best)
+        earned, best = progress_reward(last, now, took, best)
         described.append(earned)
     assert described == [1.0, 1.0, pytest.approx(0.25 / 0.485), pytest.approx(-0.25 / (0.485 * 0.97))]
     assert reward(1.0, 1.0, 4.0, 2.0) == -1.0, "by equation 3 the second window, as good as the first, is punished"
-    assert progress_reward(1.0, 0.0, 1.0, 0.0) == progress_reward(1.0, 1.0, 0.0, 0.0) == (0.0, 0.0)
+    assert progress_reward(0.0, 1.0, 1.0, 0.0) == progress_reward(1.0, 1.0, 0.0, 0.0) == (0.0, 0.0)

@@ -46,7 +46,7 @@ from dtdg_lab.datasets.names import list_datasets, load_dataset
 from dtdg_lab.forecast.step_scaling import StepScaling
 from dtdg_lab.partition.redistribution_volume import PAPER_SPEEDUPS as SPEEDUPS
 from dtdg_lab.systems.snapshot_blocks.transfer_study import estimate_transfers
-from dtdg_lab.visualization.studies.scaling import scaling_words
+from dtdg_lab.visualization.studies.scaling import scaling_caption
 
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "real"
 PARTS = ("transfers", "blocks", "overlap", "volumes", "strong", "weak", "links")
@@ -139,7 +139,7 @@ def _scaling(plan: Plan, scaling: Scaling, *, weak: bool) -> dict[str, Any]:
     for model in plan.models:
         study = esdg_scaling.study(plan, scaling, model, steps[model], weak=weak)
         found["rows"] += _to_dict(study)
-        print(scaling_words(study.rows, study.errors, weak=weak))
+        print(scaling_caption(study.rows, study.errors, weak=weak))
         nodes = paper.WEAK_NODES if weak else paper.STRONG_NODES
         print(f"as large as the paper's, {nodes:,} nodes on one rank: not within what was measured")
         larger = esdg_scaling.study(plan, scaling, model, steps[model], weak=weak, nodes=nodes)

@@ -169,7 +169,7 @@ def live(short: Path, ranks: int, steps: int) -> dict[str, float]:
     sources = [repeated(files[rank % len(files)], rank) for rank in range(ranks)]
     while tables.common_step < steps:
         tables.add_lines([next(source)[0] for source in sources])
-    charts = [chart for chart in charts_of(tables) if chart.name in CHARTS or chart.place == "picture"]
+    charts = [chart for chart in charts_of(tables) if chart.name in CHARTS or chart.section == "picture"]
     adding, drawing = [], []
     for _ in range(40):
         lines, first = [], tables.common_step

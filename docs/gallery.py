@@ -61,7 +61,7 @@ def cards(run: Any) -> dict[str, Any]:
 
     drawn = drawn_charts(run.live, ChartOptions(whole_run=True))
     return {
-        chart.name: {"is_picture": chart.place == "picture", "figure": figure, "caption": caption}
+        chart.name: {"is_picture": chart.section == "picture", "figure": figure, "caption": caption}
         for chart, (figure, caption) in drawn.items()
         if figure["data"]
     }

@@ -238,9 +238,10 @@ def execute_lessons() -> None:
 def paper(name: str) -> str:
     """Return the card of a system, with its pictures."""
     from dtdg_lab.cards.card import TEXTS, Card, card_markdown
+    from dtdg_lab.visualization.sheet import standalone
 
     card = Card(name)
-    drawn = "\n\n".join(f"{figure_html(figure)}\n\n{caption}" for figure, caption in card.pictures)
+    drawn = "\n\n".join(f"{figure_html(standalone(figure))}\n\n{caption}" for figure, caption in card.pictures)
     text = card_markdown(card.system, TEXTS[name], root="")
     return f"{text}\n\n## Pictures\n\n{card.note}\n\n{drawn}\n"
 

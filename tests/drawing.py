@@ -31,5 +31,5 @@ def checked_figure(figure: dict[str, Any]) -> dict[str, Any]:
 
 def chart_named(name: str, charts: Sequence[Chart], tables: RunTables) -> Chart:
     """Return the one chart of that name that is shown for a run."""
-    (chart,) = [chart for chart in charts if chart.name == name and chart.shown(tables)]
+    (chart,) = [chart for chart in charts if chart.name == name and chart.applies(tables)]
     return chart

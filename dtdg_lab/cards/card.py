@@ -27,8 +27,7 @@ from dtdg_lab.runs.json_files import write_text
 from dtdg_lab.runs.plot import plot
 from dtdg_lab.runs.stored_run import open_run
 from dtdg_lab.visualization.chart import CaptionedFigure, Chart, ChartOptions, Figure
-from dtdg_lab.visualization.panels import grid
-from dtdg_lab.visualization.sheet import as_figure
+from dtdg_lab.visualization.sheet import STUDY_HEIGHT, sheet, standalone
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -351,8 +350,7 @@ class Card:
         self.run = run
         if run is not None:
             with getattr(run, "lock", nullcontext()):
-                cards = list(run_cards(self.system, run).values())[:MOST]
-            self.pictures = [(as_figure(figure), caption) for figure, caption in cards]
+                self.pictures = list(run_cards(self.system, run).values())[:MOST]
 
     def __repr__(self) -> str:
         return card_markdown(self.system, self.text, root=None, options=False)
@@ -388,7 +386,7 @@ class Card:
         """
         if not self.pictures:
             raise ConfigError(self.note)
-        return grid(self.pictures, title=self.system.name)
+        return sheet(self.pictures, title=self.system.name, plot_height=STUDY_HEIGHT)
 
     @property
     def code(self) -> list[CodePlace]:
@@ -430,7 +428,7 @@ class Card:
                 card=self.html(),
                 note=self.note,
                 library=plotly_js(),
-                figures={name: figure for name, (figure, _) in pictures.items()},
+                figures={name: standalone(figure) for name, (figure, _) in pictures.items()},
                 captions={name: caption for name, (_, caption) in pictures.items()},
                 katex=katex_js(),
             ),

@@ -220,11 +220,11 @@ class LiveCharts:
             step = tables.common_step
         self._charts = {chart.name: chart for chart in charts}
         self._states = {name: self._states.get(name, _ChartState()) for name in self._charts}
-        pictures = [chart for chart in charts if chart.place == "picture"]
+        pictures = [chart for chart in charts if chart.section == "picture"]
         self.order.place(list(self._charts), {chart.name for chart in pictures})
         idea = catalogue.family(catalogue.system(self._system).family).sentence(self._system)
         self.picture.lay_out([self._spec(chart, step, idea=idea) for chart in pictures])
-        self.others.lay_out([self._spec(chart, step) for chart in charts if chart.place != "picture"])
+        self.others.lay_out([self._spec(chart, step) for chart in charts if chart.section != "picture"])
 
     def _spec(self, chart: Chart, step: int, idea: str = "") -> CardSpec:
         options = self._states[chart.name].options
@@ -244,7 +244,7 @@ class LiveCharts:
             name=chart.name,
             run=self._name,
             title=chart.title,
-            place=chart.place,
+            section=chart.section,
             help=chart.help,
             idea=idea,
             ago=ago,

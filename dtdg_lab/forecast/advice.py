@@ -23,7 +23,7 @@ from dtdg_lab.runs.html import text
 from dtdg_lab.systems.step_time import NetworkCosts
 from dtdg_lab.systems.workload import EpochWork, count_work
 from dtdg_lab.visualization.chart import Figure
-from dtdg_lab.visualization.studies.advice import advice_figure, advice_measured_figure, advice_measured_words
+from dtdg_lab.visualization.studies.advice import advice_figure, advice_measured_figure, prediction_errors_text
 from dtdg_lab.visualization.studies.result import StudyResult, paragraphs
 
 TRIES, MOST_RANKS = 5, 64  # of a remedy
@@ -237,7 +237,7 @@ class Advice(StudyResult):
         if self.rates.assumed:
             sentences.append(f"{', '.join(sorted(self.rates.assumed))} assumed")
         sentences += self.rates.notes
-        return "; ".join(sentences) + ". " + advice_measured_words([error.row() for error in self.errors])
+        return "; ".join(sentences) + ". " + prediction_errors_text([error.row() for error in self.errors])
 
     def __repr__(self) -> str:
         excluded = [f"{name}: {why}" for name, why in self.excluded.items()]

@@ -18,7 +18,7 @@ from dtdg_lab.systems.step_time import MeasuredStep, NetworkCosts, PredictedStep
 from dtdg_lab.systems.workload import StepWork
 from dtdg_lab.visualization.chart import Figure
 from dtdg_lab.visualization.studies.result import StudyResult
-from dtdg_lab.visualization.studies.scaling import scaling_figure, scaling_words
+from dtdg_lab.visualization.studies.scaling import scaling_caption, scaling_figure
 
 STEP_RANKS = (1, 2, 4, 8, 16, 32, 64, 128)
 SAME_SIZE = 0.05  # relative difference in edges up to which a measured graph counts as the predicted one
@@ -61,7 +61,7 @@ class StepScaling(StudyResult):
 
     def conclusion(self) -> str:
         """Return the prediction for the most ranks, and the errors of predictions, in words."""
-        return scaling_words(self.rows, self.errors, weak=self.weak)
+        return scaling_caption(self.rows, self.errors, weak=self.weak)
 
 
 def extrapolate(

@@ -23,6 +23,7 @@ from dtdg_lab.studies.race_table import best, spread
 from dtdg_lab.studies.same_losses import same_losses
 from dtdg_lab.visualization.chart import Figure
 from dtdg_lab.visualization.runs.curves import NEAR
+from dtdg_lab.visualization.sheet import standalone
 
 # A number of a lesson, to be estimated before it is revealed.
 
@@ -43,7 +44,8 @@ class Shown:
 
     def _draw_below(self, figure: Figure, caption: str) -> None:
         """Show a chart below the widgets, or words where no chart can be shown."""
-        data = {"application/vnd.plotly.v1+json": json.loads(json.dumps(figure)), "text/plain": caption}
+        drawing = json.loads(json.dumps(standalone(figure)))
+        data = {"application/vnd.plotly.v1+json": drawing, "text/plain": caption}
         self._picture.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:

@@ -11,11 +11,10 @@ from typing import Any
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.forecast.rank_curves import RankCurves
 from dtdg_lab.runs.charts import chart_of, draw, lock_of
-from dtdg_lab.visualization.chart import ChartOptions, Figure
-from dtdg_lab.visualization.layout import CATEGORIES, chart
+from dtdg_lab.visualization.axes import CATEGORIES, FROM_ZERO, NAMES
+from dtdg_lab.visualization.chart import CaptionedFigure, ChartOptions, Figure, card, trace_keys
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
-from dtdg_lab.visualization.panels import grid
-from dtdg_lab.visualization.sheet import run_sheet
+from dtdg_lab.visualization.sheet import STUDY_HEIGHT, run_sheet, sheet
 from dtdg_lab.visualization.traces import bars, level_bars, rule, whiskers
 
 MOST = 4  # panels of a figure in a lesson
@@ -54,7 +53,7 @@ def bar_chart(
     grouped = len(series) > 1 or isinstance(next(iter(values.values())), Mapping)
     numbers = [abs(float(value)) for by_label in series.values() for value in by_label.values()]
     digits = digits or (".3~s" if max(numbers) >= _PREFIXED else ".3~g")
-    trace_options: dict[str, Any] = {"showlegend": grouped, "cliponaxis": False}
+    trace_options: dict[str, Any] = {"cliponaxis": False}
     if len(numbers) <= _WRITTEN:
         trace_options |= {"texttemplate": f"%{{y:{digits}}}", "textposition": "outside", "constraintext": "none"}
     traces = []
@@ -73,9 +72,10 @@ def bar_chart(
         )
     positive = [number for number in numbers if number]
     ticks = 1 if log and max(positive) > _DECADES * min(positive) else "D2"  # powers of ten; or 1, 2 and 5 too
-    axis = {"type": "log", "dtick": ticks, "exponentformat": "SI"} if log else {"rangemode": "tozero"}
-    look: dict[str, Any] = {"showlegend": grouped, "barmode": "group", "bargap": 0.35, "height": 340}
-    return chart(title, "", unit, traces, xaxis=CATEGORIES, yaxis=axis, **look)
+    axis = {"type": "log", "dtick": ticks, "exponentformat": "SI"} if log else FROM_ZERO
+    layout: dict[str, Any] = {"xaxis": {**CATEGORIES, "tickangle": None}, "yaxis": axis}
+    layout |= {"barmode": "group", "bargap": 0.35, "margin": {"b": 40}}
+    return card(traces, title, unit=unit, keys=trace_keys(traces), **layout)
 
 
 def panels(run: Any, *names: str, title: str = "") -> Figure:
@@ -114,16 +114,16 @@ def forecast_panels(forecast: RankCurves, *quantities: str) -> Figure:
     return replace(forecast, rows=tuple(row for row in forecast.rows if row["quantity"] in quantities)).figure
 
 
-def side_by_side(*figures: Figure | tuple[Figure, str], title: str, wide: Sequence[int] = ()) -> Figure:
-    """Up to four figures as panels of one, two in a row; those at the places ``wide`` have a row to themselves.
+def side_by_side(*figures: Figure | CaptionedFigure, title: str, wide: Sequence[int] = ()) -> Figure:
+    """Up to four charts as one figure, two in a row; those at the places ``wide`` have a row to themselves.
 
     Raises:
         ConfigError: there are more than four, or none.
     """
     if not 1 <= len(figures) <= MOST:
         raise ConfigError(f"{len(figures)} panels: a figure of a lesson has 1 to {MOST}.")
-    pairs: Sequence[tuple[Figure, str]] = [figure if isinstance(figure, tuple) else (figure, "") for figure in figures]
-    return grid(pairs, title=title, columns=min(2, len(pairs)), wide=wide)
+    pairs = [figure if isinstance(figure, tuple) else (figure, "") for figure in figures]
+    return sheet(pairs, title=title, columns=min(2, len(pairs)), wide=wide, plot_height=STUDY_HEIGHT)
 
 
 # Manually planned batch sizes against controllers and fixed sizes: time to the target.
@@ -159,17 +159,14 @@ def sizes_by_hand_figure(
         "%{y}: %{x:.3f} s<extra></extra>",
         text=[f"{seconds:.3g} s" for seconds, _, _ in rows],
         error_x=whiskers(*ends, BASELINE_COLOUR),
-        **{"textposition": "inside", "insidetextanchor": "start", "showlegend": False},
+        **{"textposition": "inside", "insidetextanchor": "start"},
     )
-    return chart(
-        "Seconds to the target",
-        "seconds",
-        "",
+    return card(
         [times],
-        xaxis={"rangemode": "tozero"},
-        yaxis={"autorange": "reversed", "showgrid": False},
-        showlegend=False,
-        height=96 + 24 * len(rows),
-        margin={"l": 96, "r": 14, "t": 34, "b": 40},
+        "Seconds to the target",
+        x_title="seconds",
+        xaxis=FROM_ZERO,
+        yaxis=NAMES,
+        height=64 + 24 * len(rows),
         shapes=[rule(x=min(fixed.values(), default=0.0))],
     )

@@ -6,6 +6,7 @@ import html
 import time
 from collections.abc import Mapping, Sequence
 from statistics import median
+from typing import Any
 
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.run_config import RunConfig
@@ -20,8 +21,7 @@ from dtdg_lab.visualization.studies.race import COSTS, Curve, race_figure, race_
 from dtdg_lab.visualization.traces import label, rule
 
 _EVERY_S = 0.7  # least time between two drawings, which take time from the runs
-_HEIGHT = 520  # of four charts, so that they and the cards fit one screen
-_ROWS = ((0.59, 0.94), (0.09, 0.44))  # bottom and top of the charts of a row
+_PLOT_HEIGHT = 210  # of each of four charts, so that they and the cards fit one screen
 _LOOK = {
     "waiting": "The race has not begun.",
     "running": "Thin lines are seeds, thick lines their medians. Look at one height: who is furthest left there?",
@@ -74,22 +74,16 @@ class RaceScreen(Shown):
     def figure(self, race: Race) -> Figure:
         """Return the four charts without bounds, with persistence as a level."""
         panels = race_panels(race.curves(), (), self.labels)
-        figure = race_figure({cost: (panel, "") for cost, (panel, _) in panels.items()}, title="")
-        layout = figure["layout"] = {**figure["layout"], "height": _HEIGHT, "showlegend": False}  # cards have colours
-        suffixes = ["" if number == 0 else str(2 * number + 1) for number in range(len(COSTS))]  # grid's axes
-        titles = [note for note in layout["annotations"] if note["text"].startswith("<b>")]
-        for number, (suffix, title) in enumerate(zip(suffixes, titles, strict=True)):
-            bottom, top = _ROWS[number // 2]
-            layout[f"yaxis{suffix}"] = {**layout[f"yaxis{suffix}"], "domain": [bottom, top]}
-            title |= {"y": top, "yshift": 4}
-        layout["annotations"] = titles
-        if (naive := self._persistence(race)) is not None:
-            for suffix in suffixes:
-                line = rule(y=naive, colour=BASELINE_COLOUR, dash="dash")
-                layout["shapes"].append(line | {"xref": f"x{suffix} domain", "yref": f"y{suffix}"})
-            annotation = label("persistence: nothing is trained", 0.99, naive, BASELINE_COLOUR, 10)
-            layout["annotations"].append(annotation | {"xref": "x domain", "xanchor": "right", "yanchor": "bottom"})
-        return figure
+        naive = self._persistence(race)
+        if naive is not None:
+            for figure, _ in panels.values():
+                figure["layout"]["shapes"].append(rule(y=naive, colour=BASELINE_COLOUR, dash="dash"))
+            beside: dict[str, Any] = {"xref": "x domain", "xanchor": "right", "yanchor": "bottom"}
+            note = label("persistence: nothing is trained", 0.99, naive, BASELINE_COLOUR, 10, **beside)
+            panels[COSTS[0]][0]["layout"]["annotations"].append(note)
+        for figure, _ in panels.values():
+            figure["layout"]["meta"]["card"]["keys"] = []  # the cards above have the colours
+        return race_figure({cost: (figure, "") for cost, (figure, _) in panels.items()}, "", plot_height=_PLOT_HEIGHT)
 
     def _persistence(self, race: Race) -> float | None:
         """Return the median over finished seeds of the loss without training, on the judging split."""

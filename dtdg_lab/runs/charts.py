@@ -25,7 +25,7 @@ from dtdg_lab.visualization.chart import (
     NOT_RECORDED,
     NOTHING_MEASURED,
     NOTHING_YET,
-    PLACES,
+    SECTIONS,
     CaptionedFigure,
     Chart,
     ChartOptions,
@@ -35,7 +35,7 @@ from dtdg_lab.visualization.chart import (
 from dtdg_lab.visualization.runs.curves import CURVE_ROLLUPS
 from dtdg_lab.visualization.runs.overview import common_charts
 from dtdg_lab.visualization.runs.timeline import is_over
-from dtdg_lab.visualization.sheet import PICTURE_HEIGHT, as_figure
+from dtdg_lab.visualization.sheet import PICTURE_HEIGHT, as_figure, standalone
 
 SETTLED = {FIRST_STEP: 50, FIRST_EPOCH: 2}  # of these an active run has as many before it lacks what appears with one
 ALWAYS_DRAWN = ("picture", "common")  # without data they say when they have some
@@ -54,8 +54,8 @@ def all_rollups() -> tuple[Rollup, ...]:
 
 def charts_of(tables: RunTables) -> tuple[Chart, ...]:
     """Return the charts that a run can have now, in the order of the page: its picture leads."""
-    visible = (chart for chart in all_charts() if chart.shown(tables))
-    return tuple(sorted(visible, key=lambda chart: PLACES.index(chart.place)))
+    visible = (chart for chart in all_charts() if chart.applies(tables))
+    return tuple(sorted(visible, key=lambda chart: SECTIONS.index(chart.section)))
 
 
 def chart_of(tables: RunTables, name: str) -> Chart:
@@ -114,9 +114,9 @@ def drawn_charts(tables: RunTables, options: ChartOptions) -> dict[Chart, Captio
     cards: dict[Chart, CaptionedFigure] = {}
     for chart in charts_of(tables):
         figure, caption = draw(chart, tables, options)
-        if chart.place == "picture":
+        if chart.section == "picture":
             figure = {**figure, "layout": {"height": PICTURE_HEIGHT, **figure["layout"]}}
-        if figure["data"] or chart.place in ALWAYS_DRAWN:
+        if figure["data"] or chart.section in ALWAYS_DRAWN:
             cards[chart] = figure, caption
     return cards
 
@@ -203,7 +203,7 @@ def _draw(figures: Mapping[str, Figure], folder: Path) -> list[str]:
         import plotly.io
     except ImportError as error:
         raise NotAvailableError("figures need plotly: pip install 'dtdg-lab[lab]'.") from error
-    charts = {name.replace("_", "-"): go.Figure(figure) for name, figure in figures.items()}
+    charts = {name.replace("_", "-"): go.Figure(standalone(figure)) for name, figure in figures.items()}
     if importlib.util.find_spec("kaleido") is None:
         for name, figure in charts.items():
             plotly.io.write_html(figure, folder / f"{name}.html", include_plotlyjs=True, full_html=True)

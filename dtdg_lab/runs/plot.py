@@ -22,8 +22,7 @@ from dtdg_lab.visualization.graphs.node import perturbation_figure
 from dtdg_lab.visualization.graphs.partition import comparison_cards, partition_cards
 from dtdg_lab.visualization.graphs.statistics import GraphCharts
 from dtdg_lab.visualization.numbers import seconds_text
-from dtdg_lab.visualization.panels import grid
-from dtdg_lab.visualization.sheet import run_sheet, sheet
+from dtdg_lab.visualization.sheet import STUDY_HEIGHT, run_sheet, sheet, standalone
 from dtdg_lab.visualization.studies.result import StudyResult
 
 if TYPE_CHECKING:
@@ -56,14 +55,15 @@ def plot(shown: Any, *, protocol: str = "warm", x: XAxis = "steps") -> go.Figure
         import plotly.graph_objects as go
     except ImportError as error:
         raise ConfigError("pictures need plotly: pip install 'dtdg-lab[lab]'.") from error
-    return go.Figure(figure)
+    return go.Figure(standalone(figure))
 
 
 def _figure(subject: Any, protocol: str, x: XAxis) -> Figure:
     if isinstance(subject, DynamicGraph | GraphStatistics):
         view = GraphCharts(subject, protocol)
         captions, title = view.captions(), f"{view.statistics.name} · protocol {protocol}"
-        return grid([(figure, captions[name]) for name, figure in view.figures().items()], title=title)
+        cards = [(figure, captions[name]) for name, figure in view.figures().items()]
+        return sheet(cards, title=title, plot_height=STUDY_HEIGHT)
     if isinstance(subject, STUDIES):
         figure: Any = subject.figure  # type: ignore[union-attr]
         drawing: Figure = figure() if callable(figure) else figure

@@ -149,7 +149,13 @@ def _card(chart: Chart, figure: Figure, caption: str) -> dict[str, Any]:
     """Return the texts of a chart: title, unit and colour keys stand above the plot, the caption below."""
     layout = figure["layout"]
     height = layout.get("height", PLOT_HEIGHT)
-    return {"name": chart.name, "place": chart.place, "caption": caption, "height": height, **layout["meta"]["card"]}
+    return {
+        "name": chart.name,
+        "section": chart.section,
+        "caption": caption,
+        "height": height,
+        **layout["meta"]["card"],
+    }
 
 
 def _with_unit(name: str, value: Any) -> str | None:

@@ -12,7 +12,7 @@ from dtdg_lab.studies.sweep import Axis
 from dtdg_lab.studies.trials import FINISHED, Trial
 from dtdg_lab.visualization.chart import CaptionedFigure
 from dtdg_lab.visualization.runs.curves import NEAR, finite_losses
-from dtdg_lab.visualization.studies.spread import SpreadBar, order_words, spread_bars
+from dtdg_lab.visualization.studies.spread import SpreadBar, order_caption, spread_bars
 
 Points = tuple[tuple[float, float], ...]  # (seconds of the run, validation loss)
 
@@ -55,4 +55,4 @@ def near_best_panel(trials: Sequence[Trial], axis: Axis, paper: Mapping[str, flo
     figure = spread_bars(bars, title, f"seconds to a validation loss {NEAR:.0%} above the lowest of the seed")
     reported = ", ".join(f"{bar.label} {format_seconds(bar.paper)}" for bar in bars if bar.paper is not None)
     caption = f" The paper reports, on other data and machines: {reported}." if reported else ""
-    return figure, f"{order_words(bars, 'time')}{caption}"
+    return figure, f"{order_caption(bars, 'time')}{caption}"

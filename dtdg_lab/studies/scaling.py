@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.visualization.studies.scaling import Efficiency, efficiency_figure, efficiency_words
+from dtdg_lab.visualization.studies.scaling import Efficiency, efficiency_caption, efficiency_figure
 
 if TYPE_CHECKING:
     from dtdg_lab.config.run_config import RunConfig
@@ -30,4 +30,4 @@ def efficiencies(study: Study) -> list[Efficiency]:
 def efficiency_panel(study: Study) -> dict[str, tuple[Figure, str]]:
     """Return the figure and caption of parallel efficiency over ranks, by system."""
     systems = efficiencies(study)
-    return {"scaling": (efficiency_figure(systems), efficiency_words(systems))}
+    return {"scaling": (efficiency_figure(systems), efficiency_caption(systems))}

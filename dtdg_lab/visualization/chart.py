@@ -15,8 +15,8 @@ from dtdg_lab.visualization.palette import BASELINE_COLOUR, GRID_COLOUR, TEXT_CO
 Figure = dict[str, Any]  # of plotly: data and layout
 CaptionedFigure = tuple[Figure, str]
 XAxis = Literal["steps", "seconds"]
-Place = Literal["picture", "common", "supporting", "folded"]
-PLACES: tuple[Place, ...] = ("picture", "common", "supporting", "folded")  # in the order of the page
+Section = Literal["picture", "common", "supporting", "folded"]
+SECTIONS: tuple[Section, ...] = ("picture", "common", "supporting", "folded")  # in the order of the page
 Mark = Literal["line", "dash", "dot", "ring", "box", "hatch", "cross", "star", "diamond", "open-diamond", "triangle"]
 Key = tuple[str, str, Mark]  # label, colour, mark
 MARKS: Mapping[str, Mark] = MappingProxyType(  # symbol of plotly -> mark
@@ -110,8 +110,8 @@ class Chart:
         title: as in lists of charts.
         figure: tables, options -> plotly dictionary, made by :func:`card`.
         caption: tables, options -> one sentence of at most 20 words that says what is seen now.
-        place: ``picture``, the large one of a system; ``common`` to all runs; ``supporting``; or ``folded``.
-        shown: whether a run can have it, by its system; true before it has data.
+        section: ``picture``, the large one of a system; ``common`` to all runs; ``supporting``; or ``folded``.
+        applies: whether a run can have it, by its system; true before it has data.
         rollups: sums that it needs of rows of the whole run.
         help: how to read it, in a sentence or two.
         toggles: which of the options ``x``, ``whole_run`` and ``linear`` a viewer can change.
@@ -123,8 +123,8 @@ class Chart:
     title: str
     figure: Callable[[RunTables, ChartOptions], Figure]
     caption: Callable[[RunTables, ChartOptions], str]
-    place: Place
-    shown: Callable[[RunTables], bool] = always
+    section: Section
+    applies: Callable[[RunTables], bool] = always
     rollups: tuple[Rollup, ...] = ()
     help: str = ""
     toggles: tuple[Literal["x", "whole_run", "linear"], ...] = ()
@@ -194,17 +194,21 @@ def trace_keys(traces: Iterable[Mapping[str, Any]]) -> list[Key]:
 
 
 def _look(trace: Mapping[str, Any]) -> tuple[str, Mark]:
-    """Return the colour of a trace, the first of several, and its mark."""
-    marker = trace.get("marker", {})
+    """Return the colour of a trace and its mark."""
     if "lines" in trace.get("mode", ""):
         stroke = trace["line"]
         return stroke.get("color", BASELINE_COLOUR), "line" if stroke.get("dash", "solid") == "solid" else "dash"
-    colour = marker.get("color", BASELINE_COLOUR)
-    colour = colour if isinstance(colour, str) else colour[0]
+    marker = trace.get("marker", {})
+    colour = _first(marker.get("color", BASELINE_COLOUR))
     if trace["type"] == "bar":
         outline = marker.get("line", {}).get("color", colour)
         return (outline if colour == TRANSPARENT else colour), "hatch" if "pattern" in marker else "box"
-    return colour, MARKS.get(marker.get("symbol", ""), "dot")
+    return colour, MARKS.get(_first(marker.get("symbol", "circle")), "dot")
+
+
+def _first(value: str | Sequence[str]) -> str:
+    """Return the value of all points, or of the first."""
+    return value if isinstance(value, str) else value[0]
 
 
 def title_of(figure: Figure) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
@@ -10,8 +9,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from dtdg_lab.visualization.chart import PLACES, CaptionedFigure, Chart, Figure
+from dtdg_lab.visualization.chart import SECTIONS, CaptionedFigure, Chart, Figure
 from dtdg_lab.visualization.palette import TEXT_COLOUR
+from dtdg_lab.visualization.traces import escaped
 
 WIDE = "timeline"  # a chart as wide as the sheet, though it is no picture
 WIDTH = 1000  # pixels of a sheet, by which its room is shared out
@@ -42,9 +42,15 @@ LINKS = ("anchor", "overlaying", "matches", "scaleanchor")  # names of other axe
 AXIS = re.compile(r"([xy])(\d*)( domain)?")
 
 
-def as_figure(figure: Figure, caption: str = "") -> Figure:
+def as_figure(figure: Figure, caption: str = "", *, plot_height: int = PLOT_HEIGHT) -> Figure:
     """Return a card as a figure that has its title, unit and colour keys above the plot, and its caption below."""
-    return sheet([(figure, caption)], columns=1)
+    return sheet([(figure, caption)], columns=1, plot_height=plot_height)
+
+
+def standalone(figure: Figure, caption: str = "") -> Figure:
+    """Return a figure that shows its own title: a large one of a card; one that is no card as it is."""
+    is_card = "card" in figure["layout"].get("meta", {})
+    return as_figure(figure, caption, plot_height=PICTURE_HEIGHT) if is_card else figure
 
 
 def sheet(
@@ -106,14 +112,14 @@ def run_sheet(cards: Mapping[Chart, CaptionedFigure], *, title: str) -> Figure:
 
 
 def _is_wide(chart: Chart) -> bool:
-    return chart.place == "picture" or chart.name == WIDE
+    return chart.section == "picture" or chart.name == WIDE
 
 
 def _ordered(charts: Sequence[Chart]) -> list[Chart]:
     """Return pictures first and folded charts last, so that no card is alone in a row before a wide one."""
     ordered: list[Chart] = []
     narrow = 0  # cards since the last wide one
-    for chart in sorted(charts, key=lambda candidate: PLACES.index(candidate.place)):
+    for chart in sorted(charts, key=lambda candidate: SECTIONS.index(candidate.section)):
         if _is_wide(chart):
             ordered.insert(len(ordered) - narrow % 2, chart)
             narrow %= 2
@@ -167,13 +173,13 @@ class _Panel:
     @property
     def head_lines(self) -> list[str]:
         """Title and unit, with the colour keys beside them, or under them where they are long."""
-        soft = f'<span style="color:{SOFT_COLOUR}">{_escaped(self.card["unit"])}</span>'
+        soft = f'<span style="color:{SOFT_COLOUR}">{escaped(self.card["unit"])}</span>'
         title, unit = (
-            (f"<b>{_escaped(self.card['title'])}</b>", len(self.card["title"])),
+            (f"<b>{escaped(self.card['title'])}</b>", len(self.card["title"])),
             (soft, len(self.card["unit"])),
         )
         keys = [
-            (f'<span style="color:{colour}">{SYMBOLS[mark]}</span> {_escaped(label)}', len(label) + 3)
+            (f'<span style="color:{colour}">{SYMBOLS[mark]}</span> {escaped(label)}', len(label) + 3)
             for label, colour, mark in self.card["keys"]
         ]
         lines: list[str] = []
@@ -234,7 +240,7 @@ class _Panel:
         x = self.x / WIDTH
         head = _text("<br>".join(self.head_lines), x, 1 - top / height, size=12)
         foot = _text(
-            "<br>".join(map(_escaped, self.caption_lines)), x, 1 - (plot_top + self.plot_height + 4) / height, size=12
+            "<br>".join(map(escaped, self.caption_lines)), x, 1 - (plot_top + self.plot_height + 4) / height, size=12
         )
         layout["annotations"] += [head, *([foot] if self.caption else [])]
         bargap, is_named = card_layout.get("bargap"), card_layout["yaxis"].get("type") == "category"
@@ -271,10 +277,6 @@ class _Panel:
         names = self.figure["layout"]["xaxis"].get("ticktext", ())
         lines = max((str(name).count("<br>") for name in names), default=0)
         return float(self.figure["layout"]["margin"]["b"]) + TICK_LINE * lines
-
-
-def _escaped(text: str) -> str:
-    return html.escape(text, quote=False)
 
 
 def _moved_bar(bar: Mapping[str, Any], right: float, y_span: tuple[float, float]) -> dict[str, Any]:

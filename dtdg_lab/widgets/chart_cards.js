@@ -72,11 +72,11 @@ class Card {
     this.idea = dlMake("div", {class: "idea"})
     this.caption = dlMake("figcaption", {"data-chart": spec.name})
     this.dots = dlMake("button", {type: "button", class: "dl-dots", title: "Zoom, download, data as a table"}, "⋯")
-    this.root = dlMake("figure", {class: `dl-card ${spec.place}`, "data-card": spec.name},
+    this.root = dlMake("figure", {class: `dl-card ${spec.section}`, "data-card": spec.name},
       dlMake("div", {class: "top"}, this.title, this.unit, this.key, this.push), this.dots, this.idea, this.area, this.caption)
     this.handles = dlHandles(this.plot, this.area, (message) => board.tell({...message, chart: spec.name, number: this.number}))
     dlMenu(this.dots, this.root, () => this.items())
-    if (spec.place === "picture") this.addFreeze()
+    if (spec.section === "picture") this.addFreeze()
     this.say(spec)
   }
 
@@ -84,7 +84,7 @@ class Card {
   say(spec) {
     if (spec.run !== this.spec.run) this.forget()
     this.spec = spec
-    this.place = spec.height || HEIGHTS[spec.place]
+    this.place = spec.height || HEIGHTS[spec.section]
     if (!this.figure) {
       dlText(this.title, spec.title)
       this.area.style.height = this.plot.style.height = `${this.place}px`
@@ -202,7 +202,7 @@ class Card {
     const isEmpty = !figure.data.length
     dlText(this.waits, isEmpty ? figure.layout.annotations?.at(-1)?.text ?? "" : "")
     this.waits.hidden = !isEmpty
-    this.place = figure.layout.height ?? (this.spec.height || HEIGHTS[this.spec.place])
+    this.place = figure.layout.height ?? (this.spec.height || HEIGHTS[this.spec.section])
     this.area.style.height = this.plot.style.height = `${this.place}px`
     this.tellName()
     if (isEmpty) { this.clear(); return }
@@ -313,7 +313,7 @@ export function render({model, el}) {
   function lay() {
     const specs = JSON.parse(model.cards)
     for (const [name, card] of cards) {
-      if (!specs.some((spec) => spec.name === name && spec.place === card.spec.place)) { observer.unobserve(card.root); card.remove(); cards.delete(name); inView.delete(name) }
+      if (!specs.some((spec) => spec.name === name && spec.section === card.spec.section)) { observer.unobserve(card.root); card.remove(); cards.delete(name); inView.delete(name) }
     }
     for (const spec of specs) {
       const known = cards.get(spec.name)
@@ -325,10 +325,10 @@ export function render({model, el}) {
       }
     }
     for (const [place, row] of Object.entries(rows)) {
-      const wanted = specs.filter((spec) => spec.place === place).map((spec) => cards.get(spec.name).root)
+      const wanted = specs.filter((spec) => spec.section === place).map((spec) => cards.get(spec.name).root)
       if (wanted.length !== row.children.length || wanted.some((each, at) => row.children[at] !== each)) row.replaceChildren(...wanted)
     }
-    const more = specs.filter((spec) => spec.place === "folded").map((spec) => spec.title.toLowerCase())
+    const more = specs.filter((spec) => spec.section === "folded").map((spec) => spec.title.toLowerCase())
     dlText(names, `(${more.length}: ${more.join(", ")})`)
   }
 

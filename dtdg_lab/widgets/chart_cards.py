@@ -169,9 +169,9 @@ class CardSpec:
         name: of its chart.
         run: whose chart it is; the card of another run is emptied.
         title: until the figure has one.
-        place: ``picture``, ``whole`` (as wide as the page), ``common``, ``supporting`` or ``folded``.
+        section: ``picture``, ``whole`` (as wide as the page), ``common``, ``supporting`` or ``folded``.
         help: tooltip of the title.
-        height: of the plot, pixels, where its figure has none; the place's usual one where it is 0.
+        height: of the plot, pixels, where its figure has none; the section's usual one where it is 0.
         idea: a sentence under the title.
         ago: how old a frozen picture is.
         ask, ask_help: label and tooltip of a button that asks for what the chart draws; none where empty.
@@ -182,7 +182,7 @@ class CardSpec:
     name: str
     run: str
     title: str
-    place: str
+    section: str
     help: str = ""
     height: int = 0
     idea: str = ""
@@ -363,7 +363,7 @@ class PanelCharts(ChartCards):
         return f"{self._prefix}-{name}" if self._prefix else name
 
     def _spec(self, name: str, figure: Figure, section: str) -> CardSpec:
-        return CardSpec(name=name, run="", title=title_of(figure), place=section, height=self._height)
+        return CardSpec(name=name, run="", title=title_of(figure), section=section, height=self._height)
 
     def tick(self) -> None:
         """Send the chart whose turn it is, where it has changed; called while the page is open."""

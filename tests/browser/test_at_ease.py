@@ -276,9 +276,9 @@ def _all_text_stands_out(page: Any, where: str) -> None:
 @pytest.mark.slow
 def test_a_report_is_dark_on_a_dark_screen_and_light_on_paper(page: Any, tmp_path: Path) -> None:
     from dtdg_lab.runs import html as pages
-    from dtdg_lab.visualization.layout import frame
+    from dtdg_lab.visualization.chart import card
 
-    figure = {"data": [{"x": [0, 1], "y": [0, 1], "line": {"color": "#0072B2"}}], "layout": frame("Loss", "x", "y")}
+    figure = card([{"x": [0, 1], "y": [0, 1], "line": {"color": "#0072B2"}}], "Loss")
     plotly = """window.Plotly = {Plots: {resize: () => {}}, react: (id, data, layout) => {
       window.drawn = [id, data[0].line.color, layout.paper_bgcolor] }};"""
     file = tmp_path / "report.html"

@@ -127,8 +127,8 @@ STRIPES = Chart(
     title="Stripes",
     figure=_stripe_figure,
     caption=_stripe_caption,
-    place="picture",
-    shown=lambda tables: tables.system == "striped",
+    section="picture",
+    applies=lambda tables: tables.system == "striped",
 )
 
 

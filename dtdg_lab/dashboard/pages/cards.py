@@ -131,7 +131,7 @@ class CardPage(Page):
             self._show_text(f"Charts of run {self._run.id}.")
         elif self._result and self._result.system == self.system.value:
             self._show_text(self._result.note)
-        wide = [f"{self._name}-{index}" for index, chart in enumerate(self._of_run) if chart.place == "picture"]
+        wide = [f"{self._name}-{index}" for index, chart in enumerate(self._of_run) if chart.section == "picture"]
         self.charts.draw({f"{self._name}-{index}": panel for index, panel in enumerate(self._panels)}, wide)
 
     def _show_text(self, text: str) -> None:
@@ -140,7 +140,7 @@ class CardPage(Page):
 
 def _first(cards: Mapping[Chart, CaptionedFigure]) -> dict[Chart, CaptionedFigure]:
     """Return the pictures, which are as wide as the page, and the first few of the others."""
-    pictures = {chart: panel for chart, panel in cards.items() if chart.place == "picture"}
+    pictures = {chart: panel for chart, panel in cards.items() if chart.section == "picture"}
     other_charts = [chart for chart in cards if chart not in pictures]
     return pictures | {chart: cards[chart] for chart in other_charts[:MOST]}
 

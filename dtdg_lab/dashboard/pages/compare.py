@@ -176,10 +176,10 @@ class RunsPage(Page):
         card_actions = CardActions(drag=self._drag, release=self._release, cancel=self._cancel)
         self.cards = FigureCards(
             [
-                [CardSpec(name="losses", run="", title="Validation loss", place="whole", idea=DRAG)],
+                [CardSpec(name="losses", run="", title="Validation loss", section="whole", idea=DRAG)],
                 [
-                    CardSpec(name="energy-shares", run="", title="Where the energy went", place="supporting"),
-                    CardSpec(name="loss-and-energy", run="", title="Loss against energy", place="supporting"),
+                    CardSpec(name="energy-shares", run="", title="Where the energy went", section="supporting"),
+                    CardSpec(name="loss-and-energy", run="", title="Loss against energy", section="supporting"),
                 ],
             ],
             card_actions,

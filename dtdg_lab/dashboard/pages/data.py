@@ -16,17 +16,16 @@ from dtdg_lab.dashboard.choices import is_generated, is_stored
 from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.datasets.names import DatasetInfo, list_datasets, load_for
 from dtdg_lab.graphs.statistics import GraphStatistics, statistics_of
-from dtdg_lab.visualization.chart import Figure
+from dtdg_lab.visualization.chart import Figure, card
 from dtdg_lab.visualization.graphs.statistics import (
     GRAPH_CHARTS,
     GraphCharts,
     mean_of,
     message_html,
+    thumbnail_caption,
     thumbnail_html,
     thumbnail_svg,
-    thumbnail_words,
 )
-from dtdg_lab.visualization.layout import frame, with_note
 from dtdg_lab.widgets.chart_cards import PanelCharts
 from dtdg_lab.widgets.run_page import STRETCH, BackgroundWorker, Page, describe
 
@@ -147,7 +146,7 @@ class GraphPage(Page):
         if self._view is not None:
             return self._view.figures()
         note = "<br>".join(textwrap.wrap(self._note, 44))
-        empty: Figure = {"data": [], "layout": with_note(frame("", "", ""), note)}
+        empty = card([], "", empty=note)
         return dict.fromkeys(GRAPH_CHARTS, empty)
 
     def captions(self) -> dict[str, str]:
@@ -183,7 +182,7 @@ class GraphPage(Page):
             self.picture.value = message_html(f"No chart: {description.why_not}.")
         else:
             self._view = GraphCharts(statistics, config.protocol)
-            caption = thumbnail_words(
+            caption = thumbnail_caption(
                 len(statistics.edges), statistics.V, int(statistics.edges.max()), mean_of(statistics.kept)
             )
             drawing = thumbnail_svg(statistics.edges, statistics.kept, self._view.spans)

@@ -133,7 +133,7 @@ def read_run(path: Path, key: str) -> RunSnapshot:
         return RunSnapshot(
             f"{text} lab.runs.open({str(run.path)!r})",
             {chart.name: panel for chart, panel in charts.items()},
-            tuple(chart.name for chart in charts if chart.place == "picture"),
+            tuple(chart.name for chart in charts if chart.section == "picture"),
             str(report) if report.is_file() else None,
             f"{run.id}.html",
             run.status not in ENDED,

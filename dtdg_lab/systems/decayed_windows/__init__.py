@@ -63,7 +63,7 @@ class DecayedWindowsFamily(SystemFamily):
         return (
             window_picture.WINDOW,
             step_charts.ROWS,
-            communication_chart(shown=step_windows.has_halo),
+            communication_chart(applies=step_windows.has_halo),
             step_charts.SAMPLING,
             step_charts.PHASES_BY_STEP,
             step_charts.CUTTING,

@@ -11,11 +11,10 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.decayed_windows.events import Shape, TrapezoidFacts
 from dtdg_lab.systems.decayed_windows.window import RULES
 from dtdg_lab.systems.decayed_windows.window_picture import DECAYED, FULL, LEFT_OUT
-from dtdg_lab.visualization.chart import CaptionedFigure
-from dtdg_lab.visualization.layout import chart
+from dtdg_lab.visualization.bar_charts import compared_bars, stacked_bars
+from dtdg_lab.visualization.chart import CaptionedFigure, card, trace_keys
 from dtdg_lab.visualization.numbers import percent_text
-from dtdg_lab.visualization.panels import compared_panel, stacked_panel
-from dtdg_lab.visualization.traces import Drawn, bars
+from dtdg_lab.visualization.traces import Attributes, bars
 
 CHUNKS, PAPER_WINDOW = 128, 8
 FANOUT = 5
@@ -32,8 +31,8 @@ def window_pictures(system: System, graph: DynamicGraph) -> list[CaptionedFigure
     facts = _facts(graph, window, Shape(full, OPTIONS["alpha"].default, OPTIONS["decay"].default))
     highlighted = f"flaredtdg, {facts.shape.decay}" if decays else system.name
     return [
-        _window_panel(facts),
-        compared_panel(
+        _window_card(facts),
+        compared_bars(
             "Rows of nodes in a window",
             "rows",
             rows,
@@ -57,7 +56,7 @@ def sampled_pictures(system: System, graph: DynamicGraph) -> list[CaptionedFigur
     caption = f"Sampling up to {fanout} in-neighbours of each node keeps {share} of this window's edges."
     left_out = np.subtract(edges, sampled).tolist()
     return [
-        stacked_panel(
+        stacked_bars(
             "Edges of a window",
             ("snapshot of a window, oldest first", "edges"),
             {"sampled": sampled, "left out": left_out},
@@ -66,7 +65,7 @@ def sampled_pictures(system: System, graph: DynamicGraph) -> list[CaptionedFigur
     ]
 
 
-def _window_panel(facts: TrapezoidFacts) -> CaptionedFigure:
+def _window_card(facts: TrapezoidFacts) -> CaptionedFigure:
     shares = np.round(100 * np.array(facts.shares()), 2)
     snapshots, border = np.arange(facts.window), facts.window - facts.full
     kinds = (
@@ -75,10 +74,10 @@ def _window_panel(facts: TrapezoidFacts) -> CaptionedFigure:
         ("left out", LEFT_OUT, snapshots[:border], 100 - shares[:border]),
     )
     data = [bars(name, x.tolist(), y.tolist(), colour, "%{y:.0f}%") for name, colour, x, y in kinds if len(x)]
-    titles = ("Window of a step", "snapshot, oldest to newest", "share of nodes kept (%)")
-    layout: Drawn = {"barmode": "stack", "bargap": 0.12, "xaxis": {"dtick": 1, "showgrid": False}}
+    texts: Attributes = {"unit": "share of nodes kept (%)", "x_title": "snapshot, oldest to newest"}
+    layout: Attributes = {"barmode": "stack", "bargap": 0.12, "xaxis": {"dtick": 1, "showgrid": False}}
     caption = f"A window keeps {percent_text(facts.kept_share())} of the rows of {facts.window} full snapshots."
-    return chart(*titles, data, **layout), caption
+    return card(data, "Window of a step", keys=trace_keys(data), **texts, **layout), caption
 
 
 def _facts(graph: DynamicGraph, window: int, shape: Shape) -> TrapezoidFacts:

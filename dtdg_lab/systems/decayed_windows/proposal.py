@@ -12,7 +12,7 @@ from dtdg_lab.systems.decayed_windows.events import TrapezoidFacts
 from dtdg_lab.systems.decayed_windows.step_windows import StepWindow
 from dtdg_lab.visualization.numbers import bytes_text, percent_text
 from dtdg_lab.visualization.palette import MARK_COLOUR
-from dtdg_lab.visualization.traces import Drawn, line
+from dtdg_lab.visualization.traces import Attributes, line
 
 PROPOSED = {
     "full_snapshots": "{:g} full snapshots",
@@ -33,7 +33,7 @@ def setting_text(changes: Mapping[str, Any]) -> str:
     return join_words([text.format(changes[name]) for name, text in PROPOSED.items() if name in changes])
 
 
-def outline(proposed: TrapezoidFacts, end: int) -> Drawn:
+def outline(proposed: TrapezoidFacts, end: int) -> Attributes:
     """Return the outline of a proposed whole window that ends at a snapshot."""
     edges = np.repeat(np.arange(proposed.window + 1) + end - proposed.window + 0.5, 2).tolist()
     heights = [0, *(100 * np.repeat(proposed.shares(), 2)).round(2).tolist(), 0]
@@ -57,7 +57,7 @@ def _difference(after: float, present: float) -> str:
     return f"+{percent_text(share)}" if share >= 0 else percent_text(share)
 
 
-def handles(facts: TrapezoidFacts, end: int, *, bars: StepWindow | None = None) -> list[Drawn]:
+def handles(facts: TrapezoidFacts, end: int, *, bars: StepWindow | None = None) -> list[Attributes]:
     """Return the circles that are dragged: K between decayed and full snapshots, alpha on its bar.
 
     A handle has the name of its setting, whose value is ``scale * (position - origin)``.
@@ -69,7 +69,7 @@ def handles(facts: TrapezoidFacts, end: int, *, bars: StepWindow | None = None) 
     """
     window, full = facts.window, facts.full
     border, edge = end - full + 0.5, end + 0.5
-    circles: list[Drawn] = [
+    circles: list[Attributes] = [
         {
             "name": "full_snapshots",
             "label": "K",
@@ -88,7 +88,7 @@ def handles(facts: TrapezoidFacts, end: int, *, bars: StepWindow | None = None) 
     if full < window:
         percent = 100 * float(np.clip(facts.shape.alpha, 1 / facts.chunks, 1.0))
         oldest = end - window + 1 if bars is None or bars.target != end else max(end - window + 1, bars.first)
-        alpha: Drawn = {
+        alpha: Attributes = {
             "name": "alpha",
             "label": "α",
             "along": "y",

@@ -23,13 +23,13 @@ from dtdg_lab.systems.decayed_windows.step_windows import (
     step_windows,
 )
 from dtdg_lab.systems.decayed_windows.window_picture import DECAYED, FULL
+from dtdg_lab.visualization.axes import FROM_ZERO
 from dtdg_lab.visualization.changes.marks import HALF_WIDTH, with_changes
 from dtdg_lab.visualization.chart import NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Figure, Key, card
-from dtdg_lab.visualization.layout import FROM_ZERO
 from dtdg_lab.visualization.numbers import percent_text, seconds_text
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, PHASE_COLOURS, series_colour
 from dtdg_lab.visualization.runs.step_time import OTHER, PHASE_NAMES, merge_small, step_times
-from dtdg_lab.visualization.traces import Drawn, bars, line, points
+from dtdg_lab.visualization.traces import Attributes, bars, line, points
 
 EXACT = 500  # steps that are drawn one by one
 PHASE_STEPS = 40  # steps that the phases are drawn of
@@ -108,7 +108,7 @@ def rows_figure(tables: RunTables, options: ChartOptions) -> Figure:
         full_rows = (facts.nodes * means.lengths).round(1).tolist()
         data.insert(0, line("if all were full", x, full_rows, BASELINE_COLOUR, hover, width=1, dash="dot"))
         keys.append(("if all were full", BASELINE_COLOUR, "dash"))
-    axis: Drawn = {**FROM_ZERO, "nticks": 4, "tickformat": "~s"}
+    axis: Attributes = {**FROM_ZERO, "nticks": 4, "tickformat": "~s"}
     return _over_steps(tables, means.steps, card(data, title, unit=unit, keys=keys, x_title=STEPS_TITLE, yaxis=axis))
 
 
@@ -157,7 +157,7 @@ def phases_figure(tables: RunTables, options: ChartOptions) -> Figure:
             milliseconds = (1e3 * seconds[phase]).round(4).tolist()
             hover = "step %{x}: %{y:.3~g} ms"
             data.append(bars(PHASE_NAMES[phase], steps.tolist(), milliseconds, None, hover, marker=marker))
-    layout: Drawn = {"barmode": "stack", "bargap": 0.08, "yaxis": {**FROM_ZERO, "nticks": 4}}
+    layout: Attributes = {"barmode": "stack", "bargap": 0.08, "yaxis": {**FROM_ZERO, "nticks": 4}}
     return _over_steps(tables, steps, card(data, title, unit=unit, keys=keys, x_title=STEPS_TITLE, **layout))
 
 
@@ -181,7 +181,7 @@ def cutting_figure(tables: RunTables, options: ChartOptions) -> Figure:
         return card([], title, unit="ms per step, mean of ranks", x_title=STEPS_TITLE)
     values = (1e3 * means.cutting_s).round(4).tolist()
     data = [line(title, means.steps.tolist(), values, series_colour(0), "step %{x:.0f}: %{y:.3~g} ms", width=1.5)]
-    layout: Drawn = {"yaxis": {**FROM_ZERO, "nticks": 4}}
+    layout: Attributes = {"yaxis": {**FROM_ZERO, "nticks": 4}}
     figure = card(data, title, unit="ms per step, mean of ranks", x_title=STEPS_TITLE, **layout)
     return _over_steps(tables, means.steps, figure)
 
@@ -209,8 +209,8 @@ ROWS = Chart(
     title="Rows per step",
     figure=rows_figure,
     caption=rows_caption,
-    place="supporting",
-    shown=has_windows,
+    section="supporting",
+    applies=has_windows,
     rollups=(WINDOWS,),
     help="A row is a node in a snapshot. At the start of a segment windows are short, so they hold few rows.",
 )
@@ -221,8 +221,8 @@ SAMPLING = Chart(
     title="Sampling time",
     figure=cutting_figure,
     caption=cutting_caption,
-    place="supporting",
-    shown=is_sampled,
+    section="supporting",
+    applies=is_sampled,
     rollups=(WINDOWS,),
     help="The first step of an epoch also assigns nodes to other parts.",
 )
@@ -233,8 +233,8 @@ PHASES_BY_STEP = Chart(
     title="Phases by step",
     figure=phases_figure,
     caption=phases_caption,
-    place="folded",
-    shown=has_windows,
+    section="folded",
+    applies=has_windows,
     help="Each bar is one of the last 40 steps.",
 )
 
@@ -244,8 +244,8 @@ CUTTING = Chart(
     title="Cutting time",
     figure=cutting_figure,
     caption=cutting_caption,
-    place="folded",
-    shown=has_decay,
+    section="folded",
+    applies=has_decay,
     rollups=(WINDOWS,),
     help="A decayed snapshot is a prefix of one order of nodes, so little has to be cut.",
 )
@@ -272,12 +272,12 @@ def tasks_figure(tables: RunTables, options: ChartOptions) -> Figure:
         is_kind = kinds == kind
         if is_kind.any():
             origins = list(zip(tasks["step"][is_kind].tolist(), tasks["rank"][is_kind].tolist(), strict=True))
-            style: Drawn = {"size": 5, "marker": {"opacity": 0.6}, "customdata": origins}
+            style: Attributes = {"size": 5, "marker": {"opacity": 0.6}, "customdata": origins}
             hover = "step %{customdata[0]}, rank %{customdata[1]}: predicted %{x:.3~g} ms, took %{y:.3~g} ms"
             x, y = predicted[is_kind].tolist(), measured[is_kind].tolist()
             data.append(points(name, x, y, series_colour(number), hover, **style))
             keys.append((name, series_colour(number), "dot"))
-    axis: Drawn = {"type": "log", "dtick": 1}
+    axis: Attributes = {"type": "log", "dtick": 1}
     return card(data, title, unit=unit, keys=keys, x_title=x_title, xaxis=axis, yaxis=axis)
 
 
@@ -302,7 +302,7 @@ TASK_TIMES = Chart(
     title="Predicted task times",
     figure=tasks_figure,
     caption=tasks_caption,
-    place="folded",
-    shown=has_halo,
+    section="folded",
+    applies=has_halo,
     help="A dot is a stretch of computing or an exchange. On the dotted line it took what was predicted.",
 )

@@ -16,13 +16,13 @@ from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.units import format_bytes, format_seconds, join_words
 from dtdg_lab.systems.decayed_windows import captions
 from dtdg_lab.visualization import palette
-from dtdg_lab.visualization.chart import NOTHING_YET, CaptionedFigure, Figure
-from dtdg_lab.visualization.layout import byte_unit, chart, named_axis
+from dtdg_lab.visualization.axes import byte_unit, named_axis
+from dtdg_lab.visualization.chart import NOTHING_YET, CaptionedFigure, Figure, card, trace_keys
 from dtdg_lab.visualization.numbers import bytes_text, percent_text, seconds_text, three_digits
-from dtdg_lab.visualization.panels import grid
+from dtdg_lab.visualization.sheet import STUDY_HEIGHT, sheet
 from dtdg_lab.visualization.studies.result import COLUMNS, StudyResult
 from dtdg_lab.visualization.studies.result import MEANINGS as PROVENANCE
-from dtdg_lab.visualization.traces import Drawn, box, colour_bar, heat, label, line
+from dtdg_lab.visualization.traces import Attributes, box, colour_bar, heat, label, line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,15 +125,15 @@ def decay_map_figure(decay_map: DecayMap, *, title: str = "Full snapshots (K) an
     fulls = {*decay_map.full_snapshots, *(int(row["full_snapshots"]) for row in decay_map.rows)}
     measured, cells = len(decay_map.values("mse")), len(fulls) * len(up)
     progress = f" · {measured} of {cells} cells" if measured < cells else ""
-    return grid(list(decay_map_panels(decay_map).values()), title=title + progress, columns=3)
+    cards = list(decay_map_panels(decay_map).values())
+    return sheet(cards, title=title + progress, columns=3, plot_height=STUDY_HEIGHT)
 
 
 def _map_figure(decay_map: DecayMap, measure: DecayMeasure) -> Figure:
     across, up = decay_map.axes()
-    titles = (measure.title, "full snapshots (K)", "alpha")
-    margin = {"l": 56, "r": 14, "t": 34, "b": 56}
+    texts: Attributes = {"unit": "↑ alpha", "x_title": "full snapshots (K)"}
     if not across or not up:
-        return chart(*titles, [], empty=NO_CELL, margin=margin)
+        return card([], measure.title, empty=NO_CELL, **texts)
     values = decay_map.values(measure.column)
     cells = {(k, alpha): (x, y) for y, alpha in enumerate(up) for x, k in enumerate(across)}
     labelled = len(across) <= _COLUMNS and len(cells) <= _LABELLED
@@ -152,26 +152,25 @@ def _map_figure(decay_map: DecayMap, measure: DecayMeasure) -> Figure:
     shapes = [cell_outline(*cells[_best(values)], width=2.5)] if measure.column == "mse" and values else []
     labels = {"xaxis": across, "yaxis": [f"{alpha:g}" for alpha in up]}
     axes = {axis: {**named_axis(texts), "ticks": ""} for axis, texts in labels.items()}
-    layout: Drawn = {
-        "margin": margin,
+    layout: Attributes = {
         "plot_bgcolor": palette.GRID_COLOUR,
         "annotations": notes,
         "shapes": shapes,
         **axes,
     }
     path = path_traces(decay_map.path, across, up) if decay_map.path else ()
-    return chart(*titles, [trace, *path], **layout)
+    return card([trace, *path], measure.title, keys=trace_keys(path), **texts, **layout)
 
 
-def cell_outline(x: int, y: int, *, width: float) -> Drawn:
+def cell_outline(x: int, y: int, *, width: float) -> Attributes:
     """Return the outline of a cell of a map."""
-    style: Drawn = {"line": {"color": palette.TEXT_COLOUR, "width": width}, "fillcolor": "rgba(0,0,0,0)"}
+    style: Attributes = {"line": {"color": palette.TEXT_COLOUR, "width": width}, "fillcolor": "rgba(0,0,0,0)"}
     return box((x - 0.48, x + 0.48), (y - 0.48, y + 0.48), **style)
 
 
 def _cells_trace(
     decay_map: DecayMap, measure: DecayMeasure, values: dict[Setting, list[float]], labelled: bool
-) -> Drawn:
+) -> Attributes:
     across, up = decay_map.axes()
     settings = [[(k, alpha) for k in across] for alpha in up]
     means = {setting: fmean(seeds) for setting, seeds in values.items()}
@@ -181,7 +180,7 @@ def _cells_trace(
     z = [[round(means[cell] / factor, 6) if cell in means else None for cell in row] for row in settings]
     hover = [[_cell_hover(decay_map, measure, cell, values.get(cell, [])) for cell in row] for row in settings]
     legend = {} if labelled else {"colorbar": colour_bar(unit, tickformat=".3~g")}
-    style: Drawn = {
+    style: Attributes = {
         "xgap": 2,
         "ygap": 2,
         "showscale": not labelled,
@@ -209,7 +208,7 @@ def _cell_hover(decay_map: DecayMap, measure: DecayMeasure, setting: Setting, va
     return f"K = {setting[0]}, alpha {setting[1]:g}: {texts} ({len(values)} of {decay_map.seeds} seeds)"
 
 
-def path_traces(path: Sequence[Setting], across: Sequence[int], up: Sequence[float]) -> list[Drawn]:
+def path_traces(path: Sequence[Setting], across: Sequence[int], up: Sequence[float]) -> list[Attributes]:
     """Return a tuner's path beside the cells' values: arrows from a circle to a star."""
     x = [across.index(k) + _BESIDE for k, _ in path]
     y = [row_of(alpha, up) - _UNDER for _, alpha in path]
@@ -220,7 +219,7 @@ def path_traces(path: Sequence[Setting], across: Sequence[int], up: Sequence[flo
     marks = {"symbol": symbols, "size": sizes, "color": "white", "line": {"color": palette.MARK_COLOUR, "width": 2}}
     traces = []
     for mode, marker, steps in (("lines+markers", arrow, range(len(path))), ("markers", marks, ends)):
-        style: Drawn = {"mode": mode, "marker": marker, "customdata": [texts[i] for i in steps], "opacity": 0.75}
+        style: Attributes = {"mode": mode, "marker": marker, "customdata": [texts[i] for i in steps], "opacity": 0.75}
         points = ([x[i] for i in steps], [y[i] for i in steps])
         hover = "%{customdata}<extra>tuner</extra>"
         traces.append(line("path of the tuner", *points, palette.MARK_COLOUR, hover, showlegend=False, **style))
@@ -487,10 +486,10 @@ def _row(trial: Trial, full: int, alpha: float) -> dict[str, Any]:
 def figure8_analysis(study: Study) -> dict[str, tuple[Figure, str]]:
     """Return the three maps, and the best cell."""
     cells = decay_study(study)
-    return {"figure8": (cells.figure(), _words(cells))}
+    return {"figure8": (cells.figure(), _best_caption(cells))}
 
 
-def _words(study: DecayStudy) -> str:
+def _best_caption(study: DecayStudy) -> str:
     best = study.best
     if best is None:
         return NOTHING_YET

@@ -11,8 +11,8 @@ from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.decayed_windows import captions
 from dtdg_lab.systems.decayed_windows.step_windows import has_decay
 from dtdg_lab.systems.decayed_windows.study import Setting, cell_outline, path_traces
+from dtdg_lab.visualization.axes import named_axis
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figure, Key, card
-from dtdg_lab.visualization.layout import named_axis
 from dtdg_lab.visualization.numbers import three_digits
 from dtdg_lab.visualization.palette import (
     BASELINE_COLOUR,
@@ -22,7 +22,7 @@ from dtdg_lab.visualization.palette import (
     TEXT_COLOUR,
     series_colour,
 )
-from dtdg_lab.visualization.traces import Drawn, heat, label, line, points
+from dtdg_lab.visualization.traces import Attributes, heat, label, line, points
 
 POLICY = "greedy"
 NO_SEARCH = "Appears with the tuner's first search"
@@ -98,18 +98,18 @@ def tuner_path(tables: RunTables) -> list[Setting]:
 def decisions_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return the losses of each search; those that were chosen are joined by a line."""
     runs, title, unit = searches(tables), "Tuner decisions", "validation loss of a trial epoch"
-    data: list[Drawn] = []
+    data: list[Attributes] = []
     keys: list[Key] = []
     for name, (colour, symbol) in KINDS.items():
         tried = [
-            (search.epoch + 1, loss, _words(setting))
+            (search.epoch + 1, loss, _setting_text(setting))
             for search in runs
             for setting, loss in search.losses.items()
             if _kind(search.state, setting) == name
         ]
         if tried:
             x, y, texts = zip(*tried, strict=True)
-            style: Drawn = {"size": 8, "marker": {"symbol": symbol}, "customdata": list(texts)}
+            style: Attributes = {"size": 8, "marker": {"symbol": symbol}, "customdata": list(texts)}
             data.append(points(name, x, y, colour, "epoch %{x}, %{customdata}: %{y:.4g}", **style))
             keys.append((name, colour, "dot"))
     actions = [(search.epoch + 1, search.losses[search.action]) for search in runs if search.action in search.losses]
@@ -118,7 +118,7 @@ def decisions_figure(tables: RunTables, options: ChartOptions) -> Figure:
         data.append(line("chosen", x, y, MARK_COLOUR, mode="lines", hoverinfo="skip"))
         keys.append(("chosen", MARK_COLOUR, "line"))
     span = runs[-1].epoch - runs[0].epoch if runs else 0
-    axes: Drawn = {"xaxis": {"tickformat": "d", "dtick": max(1, span // 8)}, "yaxis": {"nticks": 5}}
+    axes: Attributes = {"xaxis": {"tickformat": "d", "dtick": max(1, span // 8)}, "yaxis": {"nticks": 5}}
     return card(data, title, unit=unit, keys=keys, x_title="epoch after which it searched", empty=NO_SEARCH, **axes)
 
 
@@ -141,7 +141,7 @@ def _kind(state: Setting, setting: Setting) -> str:
     return "alpha up" if setting[1] > state[1] else "alpha down"
 
 
-def _words(setting: Setting) -> str:
+def _setting_text(setting: Setting) -> str:
     return f"K {setting[0]}, alpha {setting[1]:g}"
 
 
@@ -157,9 +157,12 @@ def path_figure(tables: RunTables, options: ChartOptions) -> Figure:
     across = sorted({full for full, _ in (*losses, *path)})
     up = sorted({alpha for _, alpha in losses})
     z = [[losses.get((full, alpha)) for full in across] for alpha in up]
-    hover = [[f"{_words((full, alpha))}: {three_digits(losses.get((full, alpha)))}" for full in across] for alpha in up]
+    hover = [
+        [f"{_setting_text((full, alpha))}: {three_digits(losses.get((full, alpha)))}" for full in across]
+        for alpha in up
+    ]
     ends = (min(losses.values()), max(losses.values()))
-    style: Drawn = {"customdata": hover, "showscale": False, "hoverongaps": False, "xgap": 2, "ygap": 2}
+    style: Attributes = {"customdata": hover, "showscale": False, "hoverongaps": False, "xgap": 2, "ygap": 2}
     rows, columns = list(range(len(up))), list(range(len(across)))
     cells = heat("loss", z, columns, rows, HEAT_SCALES["halo"], span=_span(ends), **style)
     notes = [
@@ -168,7 +171,7 @@ def path_figure(tables: RunTables, options: ChartOptions) -> Figure:
         if len(losses) <= WRITTEN
     ]
     full, alpha = _best(losses)
-    axes: Drawn = {"xaxis": named_axis(across), "yaxis": named_axis([f"{alpha:g}" for alpha in up])}
+    axes: Attributes = {"xaxis": named_axis(across), "yaxis": named_axis([f"{alpha:g}" for alpha in up])}
     layout = {"annotations": notes, "plot_bgcolor": GRID_COLOUR, **axes}
     layout["shapes"] = [cell_outline(across.index(full), up.index(alpha), width=2)]
     return card([cells, *path_traces(path, across, up)], title, unit=unit, x_title=x_title, **layout)
@@ -202,8 +205,8 @@ DECISIONS = Chart(
     title="Tuner decisions",
     figure=decisions_figure,
     caption=decisions_caption,
-    place="folded",
-    shown=has_decay,
+    section="folded",
+    applies=has_decay,
     help="Points are settings that a search tried, with the loss of a trial epoch whose updates are discarded.",
 )
 
@@ -213,8 +216,8 @@ PATH = Chart(
     title="Tuner path",
     figure=path_figure,
     caption=path_caption,
-    place="folded",
-    shown=has_decay,
+    section="folded",
+    applies=has_decay,
     help="The path leads from the circle to the star; the lowest of the newest losses is outlined. Cells of a "
     "stronger colour have larger losses, measured at different times of training.",
 )

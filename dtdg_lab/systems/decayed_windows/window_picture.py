@@ -28,7 +28,7 @@ from dtdg_lab.systems.decayed_windows.step_windows import (
 from dtdg_lab.visualization.chart import FIRST_STEP, Chart, ChartOptions, Figure, Key, card
 from dtdg_lab.visualization.numbers import percent_text
 from dtdg_lab.visualization.palette import AMBER_COLOURS, EDGE_COLOUR, MARK_COLOUR, TEXT_COLOUR, VERTEX_COLOUR
-from dtdg_lab.visualization.traces import Drawn, bars, box, heat, label, line
+from dtdg_lab.visualization.traces import Attributes, bars, box, heat, label, line
 
 FULL, DECAYED, LEFT_OUT, OUTSIDE = EDGE_COLOUR, VERTEX_COLOUR, "#DDE2E8", "#F1F3F6"
 FULL_TEXT, DECAYED_TEXT, SOFT_TEXT = "#0B5CAD", "#8A5A00", "#57606A"
@@ -44,7 +44,7 @@ SHARE_TITLE = "Share of nodes kept"
 COVERED = 14  # percent between a bar's top and a circle up to which the circle covers its number
 DECAYED_LEVEL = 0.88  # of the colour scale: up to here decayed snapshots by share, above it full ones
 SCALE = (*zip((0.0, 0.25, 0.9), AMBER_COLOURS, strict=True), (0.9, FULL), (1.0, FULL))
-NO_TRACE: Drawn = {"type": "scatter", "x": [None], "y": [None], "yaxis": "y2"}  # keeps the axes of an empty part
+NO_TRACE: Attributes = {"type": "scatter", "x": [None], "y": [None], "yaxis": "y2"}  # keeps the axes of an empty part
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def _decayed_figure(tables: RunTables, view: _View, preview: Mapping[str, Any]) 
         data.append(outline(proposed, view.proposed_end))
         notes.append(_needs_note(view, preview, are_nodes_known=facts_now(tables) is not None))
         keys.append(("proposed", MARK_COLOUR, "dash"))
-    axis: Drawn = {"range": [0, 100], "tickvals": [0, 50, 100], "ticktext": ["0%", "50%", "100%"]}
+    axis: Attributes = {"range": [0, 100], "tickvals": [0, 50, 100], "ticktext": ["0%", "50%", "100%"]}
     figure = _card(tables, view, data, keys, yaxis=axis, annotations=[*notes, *_share_title(view)], shapes=shapes)
     is_outlined = proposes or (view.is_short and view.is_reached)
     figure["layout"]["meta"]["handles"] = [
@@ -153,7 +153,7 @@ def _sampled_figure(tables: RunTables, view: _View) -> Figure:
     top = 1.08 * (max_edges or 1)
     kind = _Bars("sampled edges", DECAYED, snapshots, edges, "snapshot %{x}: %{y:,} sampled edges")
     data = _bar_traces(view, [kind], top=top)
-    axis: Drawn = {"range": [0, top], "tickformat": "~s", "nticks": 3, "showticklabels": bool(max_edges)}
+    axis: Attributes = {"range": [0, top], "tickformat": "~s", "nticks": 3, "showticklabels": bool(max_edges)}
     keys: list[Key] = [("sampled edges", DECAYED, "box")]
     length = f"<b>{len(snapshots)} snapshot{'s' * (len(snapshots) > 1)}</b>"
     notes = [_over(length, snapshots[0] - 0.45, DECAYED_TEXT), _corner("Sampled edges", 1)]
@@ -163,16 +163,16 @@ def _sampled_figure(tables: RunTables, view: _View) -> Figure:
 def _card(
     tables: RunTables,
     view: _View,
-    data: list[Drawn],
+    data: list[Attributes],
     keys: Sequence[Key],
     *,
-    yaxis: Drawn,
-    annotations: Sequence[Drawn],
-    shapes: Sequence[Drawn] = (),
+    yaxis: Attributes,
+    annotations: Sequence[Attributes],
+    shapes: Sequence[Attributes] = (),
 ) -> Figure:
     """Return the bars over the windows of the steps before."""
     history, steps_axis, note = _history(tables, view)
-    ticks: Drawn = {} if view.newest is not None or training_snapshots(tables) else {"showticklabels": False}
+    ticks: Attributes = {} if view.newest is not None or training_snapshots(tables) else {"showticklabels": False}
     return card(
         [*data, *history],
         "Window that a step will train on" if view.newest is None else f"Window of step {view.newest.step:,}",
@@ -200,7 +200,7 @@ def _tick_distance(snapshots: int) -> int:
     return next(distance for distance in (1, 2, 5, 10, 20) if snapshots <= 16 * distance or distance == 20)
 
 
-def _corner(text: str, y: float) -> Drawn:
+def _corner(text: str, y: float) -> Attributes:
     """Return a title at the right end above one of the two parts."""
     return label(text, 1, y, SOFT_TEXT, xref="paper", yref="paper", xanchor="right", yanchor="bottom")
 
@@ -212,7 +212,7 @@ def _snapshots(window: StepWindow) -> list[int]:
     return list(range(window.first, window.target + 1))
 
 
-def _share_bars(view: _View, circles: Sequence[Drawn]) -> list[Drawn]:
+def _share_bars(view: _View, circles: Sequence[Attributes]) -> list[Attributes]:
     """Return full, decayed and left out shares of nodes, in percent; texts make room for circles."""
     if view.newest is None:
         first, shares, full = view.start, view.facts.shares(), view.facts.full
@@ -242,17 +242,17 @@ class _Bars:
     hover: str
     base: Sequence[float] | None = None
 
-    def trace(self, axis: range) -> Drawn:
+    def trace(self, axis: range) -> Attributes:
         """Return the bars of the snapshots on the axis."""
         visible = [number for number, snapshot in enumerate(self.snapshots) if snapshot in axis]
         x, y = ([values[number] for number in visible] for values in (self.snapshots, self.heights))
-        style: Drawn = {"width": 0.86, "marker": {"color": self.colour, "line": {"width": 0}}}
+        style: Attributes = {"width": 0.86, "marker": {"color": self.colour, "line": {"width": 0}}}
         if self.base is not None:
             style["base"] = [self.base[number] for number in visible]
         return bars(self.name, x, y, None, f"{self.hover}<extra></extra>", **style)
 
 
-def _bar_traces(view: _View, kinds: Sequence[_Bars], *, top: float) -> list[Drawn]:
+def _bar_traces(view: _View, kinds: Sequence[_Bars], *, top: float) -> list[Attributes]:
     """Return bars by kind; pale ones stand for all other snapshots."""
     in_window = {snapshot for kind in kinds for snapshot in kind.snapshots}
     outside = [snapshot for snapshot in view.axis if snapshot not in in_window]
@@ -261,18 +261,18 @@ def _bar_traces(view: _View, kinds: Sequence[_Bars], *, top: float) -> list[Draw
     return [trace for trace in traces if trace["x"]]
 
 
-def _share_texts(snapshots: list[int], percents: list[float], circles: Sequence[Drawn]) -> Drawn:
+def _share_texts(snapshots: list[int], percents: list[float], circles: Sequence[Attributes]) -> Attributes:
     """Return the share on each decayed bar; above or below a circle that covers it."""
     heights = []
     for snapshot, percent in zip(snapshots, percents, strict=True):
         is_covered = any(circle["x"] == snapshot and abs(circle["y"] - percent) < COVERED for circle in circles)
         heights.append(percent + (0 if not is_covered else 9 if percent < 80 else -24))
     texts = [percent_text(percent / 100) for percent in percents]
-    style: Drawn = {"mode": "text", "text": texts, "textposition": "top center", "hoverinfo": "skip"}
+    style: Attributes = {"mode": "text", "text": texts, "textposition": "top center", "hoverinfo": "skip"}
     return line("shares", snapshots, heights, textfont={"size": 11, "color": TEXT_COLOUR}, cliponaxis=False, **style)
 
 
-def _counts(view: _View, *, exchanged: bool) -> list[Drawn]:
+def _counts(view: _View, *, exchanged: bool) -> list[Attributes]:
     """Return how many snapshots are decayed and full, over their bars; how they are used where there is room."""
     window = view.facts.window
     if view.newest is not None and view.is_short:
@@ -296,7 +296,7 @@ def _counts(view: _View, *, exchanged: bool) -> list[Drawn]:
     return [*notes, _over(f"<b>{text}</b>{detail}", border, FULL_TEXT)]
 
 
-def _share_title(view: _View) -> list[Drawn]:
+def _share_title(view: _View) -> list[Attributes]:
     """Return the title of the bars at the right end; where the window is, at the left one if there is room."""
     width, of_count = _title_snapshots(view), LETTER * len("2 full") / view.pixels(1)
     if view.is_short or view.end + max(0.5, of_count - 0.5) < view.axis.stop - width:
@@ -313,11 +313,11 @@ def _fits(view: _View, text: str, snapshots: float) -> bool:
     return LETTER * len(text) <= view.pixels(snapshots)
 
 
-def _over(text: str, x: float, colour: str, *, xanchor: str = "left") -> Drawn:
+def _over(text: str, x: float, colour: str, *, xanchor: str = "left") -> Attributes:
     return label(text, x, 1, colour, yref="paper", xanchor=xanchor, yanchor="bottom", yshift=1)
 
 
-def _reached(view: _View) -> list[Drawn]:
+def _reached(view: _View) -> list[Attributes]:
     """Return dotted outlines of the window that the segment will reach, tinted where it has no bars yet."""
     assert view.newest is not None
     shares, full = view.facts.shares(), view.facts.full
@@ -326,12 +326,16 @@ def _reached(view: _View) -> list[Drawn]:
         if snapshot in view.axis:
             colour = FULL if snapshot > view.end - full else DECAYED
             tint = "rgba(0,0,0,0)" if view.has_bar_at(snapshot) else TINTS[colour]
-            style: Drawn = {"line": {"color": colour, "width": 1.2, "dash": "dot"}, "fillcolor": tint, "layer": "above"}
+            style: Attributes = {
+                "line": {"color": colour, "width": 1.2, "dash": "dot"},
+                "fillcolor": tint,
+                "layer": "above",
+            }
             outlines.append(box((snapshot - 0.43, snapshot + 0.43), (0, 100 * share), **style))
     return outlines
 
 
-def _reached_note(view: _View) -> Drawn:
+def _reached_note(view: _View) -> Attributes:
     assert view.newest is not None
     steps = view.facts.window - view.newest.length
     text = f"dotted: the window<br>in {steps} step{'' if steps == 1 else 's'}"
@@ -339,7 +343,7 @@ def _reached_note(view: _View) -> Drawn:
     return label(text, x, 40, SOFT_TEXT, align="left", xanchor=anchor)
 
 
-def _needs_note(view: _View, preview: Mapping[str, Any], *, are_nodes_known: bool) -> Drawn:
+def _needs_note(view: _View, preview: Mapping[str, Any], *, are_nodes_known: bool) -> Attributes:
     """Return what a proposed window needs, beside it."""
     text = needs_text(view.facts, preview, are_nodes_known=are_nodes_known)
     x, anchor = _beside(view, view.proposed_end)
@@ -356,7 +360,7 @@ def _beside(view: _View, end: int) -> tuple[float, str]:
 # The windows of the steps before
 
 
-def _history(tables: RunTables, view: _View) -> tuple[list[Drawn], Drawn, Drawn]:
+def _history(tables: RunTables, view: _View) -> tuple[list[Attributes], Attributes, Attributes]:
     """Return the windows of the newest steps, a row each, with the axis of steps and a title."""
     windows = view.windows[-HISTORY:]
     if not windows:
@@ -369,11 +373,15 @@ def _history(tables: RunTables, view: _View) -> tuple[list[Drawn], Drawn, Drawn]
         levels = zip(_snapshots(window), _levels(window, chunks_at(tables, window.step), max_edges), strict=True)
         by_snapshot = {snapshot: round(float(level), 3) for snapshot, level in levels}
         rows.append([by_snapshot.get(snapshot) for snapshot in view.axis])
-    hover: Drawn = {"hover": "step %{y}, snapshot %{x}<extra></extra>", "hoverongaps": False}
-    style: Drawn = {"yaxis": "y2", "showscale": False, "xgap": 1, "ygap": 0.5, **hover}
+    hover: Attributes = {"hover": "step %{y}, snapshot %{x}<extra></extra>", "hoverongaps": False}
+    style: Attributes = {"yaxis": "y2", "showscale": False, "xgap": 1, "ygap": 0.5, **hover}
     trace = heat("windows", rows, view.axis, [window.step for window in windows], SCALE, span=(0, 1), **style)
     ticks = {newest: f"step {newest:,}" if newest < 100_000 else f"{newest:,}", oldest: f"{oldest:,}"}
-    axis: Drawn = {"range": [newest - HISTORY + 0.5, newest + 0.5], "tickvals": [*ticks], "ticktext": [*ticks.values()]}
+    axis: Attributes = {
+        "range": [newest - HISTORY + 0.5, newest + 0.5],
+        "tickvals": [*ticks],
+        "ticktext": [*ticks.values()],
+    }
     title = "Windows of the last step" if len(windows) == 1 else f"Windows of the last {len(windows)} steps"
     return [trace], axis, _corner(title, LOWER[1] + 0.005)
 
@@ -436,8 +444,8 @@ WINDOW = Chart(
     title="Window of a step",
     figure=window_figure,
     caption=window_caption,
-    place="picture",
-    shown=has_windows,
+    section="picture",
+    applies=has_windows,
     help="Above, the share of nodes that each snapshot of the newest window keeps. Below, a row for each of the "
     "last 40 steps, the newest on top.",
 )

@@ -27,7 +27,7 @@ from dtdg_lab.systems.hybrid_batches.size_charts import ABOVE, CURRENT_COLOUR, S
 from dtdg_lab.systems.hybrid_batches.sizes import batch_size, grid, nearest
 from dtdg_lab.visualization.chart import Chart, ChartOptions, Figure, Key, card
 from dtdg_lab.visualization.palette import MARK_COLOUR
-from dtdg_lab.visualization.traces import Drawn, box, heat, label, line
+from dtdg_lab.visualization.traces import Attributes, box, heat, label, line
 
 TITLE = "What a step trains"
 HEIGHT = 352
@@ -76,7 +76,7 @@ def batch_figure(tables: RunTables, options: ChartOptions) -> Figure:
             )
     hidden = len(facts.candidates) - len(parts)
     if hidden:
-        below: Drawn = {"xref": "paper", "yref": "paper", "xanchor": "right", "yanchor": "top", "yshift": -3}
+        below: Attributes = {"xref": "paper", "yref": "paper", "xanchor": "right", "yanchor": "top", "yshift": -3}
         notes.append(label(f"{hidden} more", -0.005, 0, **below, font=SMALL))
     if proposed is not None:
         spans = {part: _proposed_span(facts, boxes[part], proposed) for part in parts}
@@ -84,8 +84,8 @@ def batch_figure(tables: RunTables, options: ChartOptions) -> Figure:
         notes.append(_proposal_note(proposed, spans[parts[0]], tops[parts[0]]))
     sizes = size_panel(tables, facts, domain=_SIZES)
     first, last = facts.first, facts.first + facts.snapshots - 1
-    field: Drawn = {"domain": list(_FIELD), "range": [first - 0.5, last + 0.5], "showgrid": False, "nticks": 14}
-    down: Drawn = {
+    field: Attributes = {"domain": list(_FIELD), "range": [first - 0.5, last + 0.5], "showgrid": False, "nticks": 14}
+    down: Attributes = {
         "range": [len(parts) * (SHARES + _GAP) - _GAP, 0],
         "tickvals": [top + SHARES / 2 for top in tops.values()],
         "ticktext": [f"part {part} " for part in parts],
@@ -213,10 +213,10 @@ def _edges(top: float, rows: int) -> list[float]:
     return [round(top + row * SHARES / rows, 3) for row in range(rows + 1)]
 
 
-def _visits(tables: RunTables, facts: HybridFacts, tops: Mapping[int, float]) -> list[Drawn]:
+def _visits(tables: RunTables, facts: HybridFacts, tops: Mapping[int, float]) -> list[Attributes]:
     """Return one heat map: how often nodes were in one of the newest batches of their part, by snapshot."""
 
-    def visits() -> list[Drawn]:
+    def visits() -> list[Attributes]:
         recent = recent_batches(tables, facts)
         if not recent:
             return []
@@ -234,7 +234,7 @@ def _visits(tables: RunTables, facts: HybridFacts, tops: Mapping[int, float]) ->
         dark = float(np.quantile(visited, 0.98)) if len(visited) else 1.0
         x = np.linspace(facts.first - 0.5, facts.first + facts.snapshots - 0.5, columns + 1).round(3).tolist()
         hover = "snapshot %{x:.0f}: %{z:.1f} visits per node<extra></extra>"
-        style: Drawn = {"showscale": False, "hoverongaps": False, "hover": hover}
+        style: Attributes = {"showscale": False, "hoverongaps": False, "hover": hover}
         return [heat("visits", cells, x, y, _GREYS, span=(0.0, dark), **style)]
 
     return [*tables.once(("hybrid: visits", facts, tuple(tops)), visits)]
@@ -263,7 +263,7 @@ def _part_visits(facts: HybridFacts, part: int, rows: Rows, shape: tuple[int, in
     return cells
 
 
-def _batch_traces(facts: HybridFacts, batch: PartBatch, top: float) -> list[Drawn]:
+def _batch_traces(facts: HybridFacts, batch: PartBatch, top: float) -> list[Attributes]:
     """Return the nodes of a batch as rows over its snapshots; none where they are not known."""
     if batch.counts is None:
         return []
@@ -273,31 +273,36 @@ def _batch_traces(facts: HybridFacts, batch: PartBatch, top: float) -> list[Draw
     texts = [[f"{count:,} of {n:,} nodes"] for count, n in rows]
     x = [batch.snapshots.start - 0.5, batch.snapshots.stop - 0.5]
     hover = f"part {batch.part}, snapshots {batch.snapshots.start} to {batch.snapshots.stop - 1}: %{{customdata}}"
-    style: Drawn = {"showscale": False, "hoverongaps": False, "customdata": texts, "hover": hover + "<extra></extra>"}
+    style: Attributes = {
+        "showscale": False,
+        "hoverongaps": False,
+        "customdata": texts,
+        "hover": hover + "<extra></extra>",
+    }
     # half of the nodes is the darkest: a batch takes few
     return [heat(f"part {batch.part}", shares, x, _edges(top, len(rows)), _BLUES, span=(0.0, 0.5), ygap=0.6, **style)]
 
 
-def _ground(facts: HybridFacts, top: float) -> Drawn:
+def _ground(facts: HybridFacts, top: float) -> Attributes:
     """Return the field of a part, before its visits are drawn over it."""
     x = (facts.first - 0.5, facts.first + facts.snapshots - 0.5)
     return box(x, (top, top + SHARES), layer="below", fillcolor=_GREYS[0][1], line={"width": 0})
 
 
-def _hatch(batch: PartBatch, top: float) -> Drawn:
+def _hatch(batch: PartBatch, top: float) -> Attributes:
     """Return hatching over the box of a batch that the reservoir did not have, so that the step built it."""
     begin, end = batch.snapshots.start - 0.5, batch.snapshots.stop - 0.5
     x, y = [begin, end, end, begin, begin], [top, top, top + SHARES, top + SHARES, top]
     pattern = {"shape": "/", "fgcolor": CURRENT_COLOUR, "size": 7, "solidity": 0.12}
-    style: Drawn = {"fill": "toself", "fillcolor": "rgba(0,0,0,0)", "fillpattern": pattern, "hoverinfo": "skip"}
+    style: Attributes = {"fill": "toself", "fillcolor": "rgba(0,0,0,0)", "fillpattern": pattern, "hoverinfo": "skip"}
     return line("built in the step", x, y, CURRENT_COLOUR, width=0, mode="lines", **style)
 
 
-def _outline(snapshots: range, top: float, **style: Any) -> Drawn:
+def _outline(snapshots: range, top: float, **style: Any) -> Attributes:
     return box((snapshots.start - 0.5, snapshots.stop - 0.5), (top, top + SHARES), line=style)
 
 
-def _part_note(facts: HybridFacts, batch: PartBatch, top: float, *, is_now: bool, has_plan: bool) -> Drawn:
+def _part_note(facts: HybridFacts, batch: PartBatch, top: float, *, is_now: bool, has_plan: bool) -> Attributes:
     """Return what a part trains, beside its box."""
     if has_plan:
         lines = [f"<b>part {batch.part} now</b>" if is_now else f"<b>part {batch.part}</b>"]
@@ -320,7 +325,7 @@ def _part_note(facts: HybridFacts, batch: PartBatch, top: float, *, is_now: bool
         x, side = batch.snapshots.start - 0.7, "right"
     else:
         x, side = batch.snapshots.stop - 0.3, "left"
-    style: Drawn = {"xanchor": side, "align": side, "bgcolor": _BACK, "borderpad": 2, "size": 11.5}
+    style: Attributes = {"xanchor": side, "align": side, "bgcolor": _BACK, "borderpad": 2, "size": 11.5}
     return label("<br>".join(lines), x, top + SHARES / 2, **style)
 
 
@@ -353,13 +358,13 @@ def _proposed_span(facts: HybridFacts, batch: PartBatch, proposed: SizeFacts) ->
     return range(begin, begin + proposed.snapshots)
 
 
-def _proposal_note(proposed: SizeFacts, span: range, top: float) -> Drawn:
+def _proposal_note(proposed: SizeFacts, span: range, top: float) -> Attributes:
     lines = (
         f"<b>{proposed.name}</b>",
         f"{span_text(proposed.least_targets, proposed.most_targets)} nodes in {proposed.snapshots} snapshots",
         "Release to apply, Esc to cancel",
     )
-    style: Drawn = {"bgcolor": _BACK, "borderpad": 2, "size": 11.5}
+    style: Attributes = {"bgcolor": _BACK, "borderpad": 2, "size": 11.5}
     return label("<br>".join(lines), (span.start + span.stop - 1) / 2, top + SHARES / 2, MARK_COLOUR, **style)
 
 
@@ -368,8 +373,8 @@ PICTURE = Chart(
     title=TITLE,
     figure=batch_figure,
     caption=batch_caption,
-    place="picture",
-    shown=is_hybrid,
+    section="picture",
+    applies=is_hybrid,
     rollups=(CLOCK,),
     help="Boxes are the batches in training: blue rows are their nodes. Green sizes are worth more to the controller.",
 )

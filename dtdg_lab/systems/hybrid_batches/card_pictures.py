@@ -15,10 +15,9 @@ from dtdg_lab.partition.simple import vertex_loads
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts, SizeFacts
 from dtdg_lab.systems.hybrid_batches.observations import PartBatch
 from dtdg_lab.systems.hybrid_batches.sampler import SHARES, LoadGroups, TargetSampler, load_groups
-from dtdg_lab.visualization.chart import CaptionedFigure, Figure
-from dtdg_lab.visualization.layout import chart
-from dtdg_lab.visualization.panels import compared_panel
-from dtdg_lab.visualization.traces import Drawn, box, colour_bar, heat
+from dtdg_lab.visualization.bar_charts import compared_bars
+from dtdg_lab.visualization.chart import CaptionedFigure, Figure, card
+from dtdg_lab.visualization.traces import Attributes, box, colour_bar, heat
 
 PARTS = 2
 GROUPS = 10
@@ -119,8 +118,8 @@ def kinds_figure(facts: HybridFacts, batches: Mapping[int, PartBatch]) -> Figure
         places += [start, start + (width - 1) / 2, start + width - 1]  # its first and last snapshot, and what it is
         names += [str(facts.first), f"snapshot<br><b>{kind}</b><br>{count:,} targets", str(last)]
     tops = [number * (SHARES + _SPACE) for number in range(len(batches))]
-    style: Drawn = {"layer": "below", "line": {"color": "#B8BEC6", "width": 1}, "fillcolor": "#F6F8FA"}
-    data, fields = list[Drawn](), list[Drawn]()
+    style: Attributes = {"layer": "below", "line": {"color": "#B8BEC6", "width": 1}, "fillcolor": "#F6F8FA"}
+    data, fields = list[Attributes](), list[Attributes]()
     for top, batch in zip(tops, batches.values(), strict=True):
         edges = (top - 0.5, top + SHARES - 0.5)
         fields += [box((start - 0.5, start + width - 0.5), edges, **style) for start in starts]
@@ -131,12 +130,11 @@ def kinds_figure(facts: HybridFacts, batches: Mapping[int, PartBatch]) -> Figure
     ends = [-0.5 - 0.02 * width, starts[-1] + width - 0.5 + 0.02 * width]
     across = {"tickvals": places, "ticktext": names, "tickangle": 0, "range": ends, **plain}
     down = {"tickvals": [top + (SHARES - 1) / 2 for top in tops], "ticktext": [f"part {part}" for part in batches]}
-    axes: Drawn = {"xaxis": across, "yaxis": {**down, **plain, "range": [tops[-1] + SHARES + 0.5, -1.5]}}
-    margin = {"l": 56, "r": 14, "t": 34, "b": 58}
-    return chart("Batch", "", "nodes by load, heaviest on top", data, margin=margin, shapes=fields, **axes)
+    axes: Attributes = {"xaxis": across, "yaxis": {**down, **plain, "range": [tops[-1] + SHARES + 0.5, -1.5]}}
+    return card(data, "Batch", unit="nodes by load, heaviest on top", shapes=fields, **axes)
 
 
-def _part_fields(facts: HybridFacts, batch: PartBatch, top: float, starts: list[int]) -> list[Drawn]:
+def _part_fields(facts: HybridFacts, batch: PartBatch, top: float, starts: list[int]) -> list[Attributes]:
     """Return the three fields of one part, each one column of colour over the snapshots it takes."""
     candidates = facts.candidates[batch.part]
     within = np.bincount(np.arange(candidates) * SHARES // candidates, minlength=SHARES)  # nodes of each sixtieth
@@ -151,7 +149,11 @@ def _part_fields(facts: HybridFacts, batch: PartBatch, top: float, starts: list[
         x = [start + begin - 0.5, start + end - 0.5]
         y = [round(top - 0.5 + row * SHARES / len(rows), 3) for row in range(len(rows) + 1)]
         position = f"part {batch.part}, snapshots {facts.first + begin} to {facts.first + end - 1}"
-        style: Drawn = {"customdata": texts, "hover": position + ": %{customdata}<extra></extra>", "showscale": False}
+        style: Attributes = {
+            "customdata": texts,
+            "hover": position + ": %{customdata}<extra></extra>",
+            "showscale": False,
+        }
         fields.append(heat("", z, x, y, _SCALE, span=(0, 1), **style))
     return fields
 
@@ -163,7 +165,7 @@ def _loads(partitioner: str, loads: np.ndarray, graph: DynamicGraph) -> Captione
         owner = make_partition(name, graph, PARTS * 2, hops=2).owner
         part_loads = np.bincount(owner, weights=loads, minlength=PARTS * 2)
         worst[name] = float(part_loads.max() / part_loads.mean())
-    return compared_panel(
+    return compared_bars(
         "Load of the heaviest of four partitions",
         "relative to the mean",
         worst,

@@ -28,7 +28,7 @@ from dtdg_lab.systems.hybrid_batches.time_cards import begin_of, size_keys, size
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figure, Key, XAxis
 from dtdg_lab.visualization.numbers import three_digits
 from dtdg_lab.visualization.palette import STEP_COLOUR, series_colour
-from dtdg_lab.visualization.traces import Drawn, line, points
+from dtdg_lab.visualization.traces import Attributes, line, points
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ def values_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return the value of each size at the decisions."""
     x, facts, choices = time_axis(tables, options), controlled_facts(tables), _choices(tables)
     current = action_now(tables, facts) if facts is not None and facts == tables.event(HybridFacts) else None
-    sample, data = _thinned(choices), list[Drawn]()
+    sample, data = _thinned(choices), list[Attributes]()
     places = [time_of(decision, x) for decision in sample]
     for action in range(len(facts.sizes) if facts is not None and choices else 0):
         values = [decision.values[action] if action < len(decision.values) else None for decision in sample]
@@ -99,8 +99,8 @@ VALUES = Chart(
     title=VALUES_TITLE,
     figure=values_figure,
     caption=values_caption,
-    place="folded",
-    shown=is_controlled,
+    section="folded",
+    applies=is_controlled,
     rollups=(CLOCK,),
     help="What the controller expects of each size. The choice is a guess until one line stays on top.",
 )
@@ -168,8 +168,8 @@ REWARDS = Chart(
     title=REWARDS_TITLE,
     figure=rewards_figure,
     caption=rewards_caption,
-    place="folded",
-    shown=is_controlled,
+    section="folded",
+    applies=is_controlled,
     rollups=(CLOCK,),
     help="Above 0, steps got shorter or the loss fell faster than under the size before.",
 )
@@ -234,8 +234,8 @@ REGRET = Chart(
     title=REGRET_TITLE,
     figure=regret_figure,
     caption=regret_caption,
-    place="folded",
-    shown=is_controlled,
+    section="folded",
+    applies=is_controlled,
     rollups=(CLOCK,),
     help="Estimated from this run's rewards. A flat line means that the controller has learned what is best.",
 )

@@ -16,7 +16,7 @@ from dtdg_lab.systems.hybrid_batches.observations import CLOCK, is_hybrid, secon
 from dtdg_lab.systems.hybrid_batches.time_cards import begin_of, size_keys, size_line, stretches, time_axis, time_card
 from dtdg_lab.visualization.chart import FIRST_SECOND, NOTHING_YET, Chart, ChartOptions, Figure, Key, XAxis
 from dtdg_lab.visualization.numbers import percent_text
-from dtdg_lab.visualization.traces import Drawn, bars, line
+from dtdg_lab.visualization.traces import Attributes, bars, line
 
 # Where batches came from.
 
@@ -56,7 +56,7 @@ def sources_figure(tables: RunTables, options: ChartOptions) -> Figure:
             places, heights = middles[is_filled].round(3).tolist(), share.round(1).tolist()
             data.append(bars(name, places, heights, colour, hover, width=width))
             keys.append((name, colour, "box"))
-    layout: Drawn = {"barmode": "stack", "bargap": 0, "yaxis": {"range": [0, 100], "nticks": 4}}
+    layout: Attributes = {"barmode": "stack", "bargap": 0, "yaxis": {"range": [0, 100], "nticks": 4}}
     return time_card(tables, x, data, SOURCES_TITLE, begin=begin, unit="% of batches", keys=keys, **layout)
 
 
@@ -84,8 +84,8 @@ SOURCES = Chart(
     title=SOURCES_TITLE,
     figure=sources_figure,
     caption=sources_caption,
-    place="folded",
-    shown=is_hybrid,
+    section="folded",
+    applies=is_hybrid,
     rollups=(CLOCK,),
     help="A batch from the reservoir costs a step no time; one that is built in the step delays it.",
 )
@@ -101,7 +101,7 @@ _SLOT_S = 0.5  # parts record their levels about so often, each at its own momen
 
 def reservoir_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return by size the share of the reservoirs' room that is taken, of all parts together."""
-    layout: Drawn = {"unit": "% of its room", "empty": FIRST_SECOND, "yaxis": {"range": [0, 103], "nticks": 4}}
+    layout: Attributes = {"unit": "% of its room", "empty": FIRST_SECOND, "yaxis": {"range": [0, 103], "nticks": 4}}
     spans, current, data = _level_spans(tables), _current_size(tables), []
     sizes = list({size.shares: size for span in spans for size in span.levels}.values())
     sizes.sort(key=lambda size: size.shares)
@@ -199,8 +199,8 @@ RESERVOIR = Chart(
     title=RESERVOIR_TITLE,
     figure=reservoir_figure,
     caption=reservoir_caption,
-    place="folded",
-    shown=has_reservoir,
+    section="folded",
+    applies=has_reservoir,
     rollups=(CLOCK,),
     help="The fuller a size is, the more of its steps take their batch from here. A flat line is full.",
 )

@@ -26,7 +26,7 @@ from dtdg_lab.systems.hybrid_batches.time_cards import begin_of, end_of, time_ax
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figure, Key, Mark, XAxis
 from dtdg_lab.visualization.numbers import three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR, series_colour
-from dtdg_lab.visualization.traces import Drawn, box, heat, label, line, points
+from dtdg_lab.visualization.traces import Attributes, box, heat, label, line, points
 
 # The sizes that a controller chose, or a person.
 
@@ -60,7 +60,7 @@ def sizes_figure(tables: RunTables, options: ChartOptions) -> Figure:
         if of_kind:
             places = [time_of(decision, x) for decision in of_kind]
             hover = "%{x:.1f} s: %{customdata}" if x == "seconds" else "step %{x}: %{customdata}"
-            marker: Drawn = {"marker": {"symbol": symbol}, "customdata": [decision.size for decision in of_kind]}
+            marker: Attributes = {"marker": {"symbol": symbol}, "customdata": [decision.size for decision in of_kind]}
             data.append(points(title, places, [rows[d.size] for d in of_kind], colour, hover, size=6, **marker))
             keys.append((title, colour, mark))
     stride = -(-len(names) // _NAMED_SIZES)
@@ -69,7 +69,7 @@ def sizes_figure(tables: RunTables, options: ChartOptions) -> Figure:
         "ticktext": [f"{name} " for name in names][:: stride or 1],
     }
     axis = {**ticks, "range": [-0.6, max(len(names), 1) - 0.4], "tickfont": {"size": 10.5}}
-    layout: Drawn = {"unit": "snapshots × nodes", "keys": keys, "empty": "Appears with the first decision"}
+    layout: Attributes = {"unit": "snapshots × nodes", "keys": keys, "empty": "Appears with the first decision"}
     return time_card(tables, x, data, SIZES_TITLE, begin=begin, yaxis=axis, margin={"l": 78}, **layout)
 
 
@@ -114,8 +114,8 @@ SIZES = Chart(
     title=SIZES_TITLE,
     figure=sizes_figure,
     caption=sizes_caption,
-    place="supporting",
-    shown=is_hybrid,
+    section="supporting",
+    applies=is_hybrid,
     rollups=(CLOCK,),
     help="Squares are sizes that the controller valued most, crosses those it tried to learn their value.",
 )
@@ -125,13 +125,13 @@ Cell = tuple[float | None, int | None]  # its estimated value, and how often it 
 
 CURRENT_COLOUR = series_colour(0)
 SMALL = {"size": 11, "color": "#57606A"}
-ABOVE: Drawn = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom", "yshift": 3}
+ABOVE: Attributes = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom", "yshift": 3}
 _COUNTED = 50
 _GRID_CELLS, _LISTED = 16, 8  # sizes of a grid; of a list, where there are more
 _GREENS = ((0.0, "#F3F7F5"), (1.0, "#5FBF9A"))
 
 
-def size_panel(tables: RunTables, facts: HybridFacts, *, domain: tuple[float, float]) -> Drawn:
+def size_panel(tables: RunTables, facts: HybridFacts, *, domain: tuple[float, float]) -> Attributes:
     """Return the traces, shapes, annotations and axes of the sizes, which have this share of the width."""
     values, times = _valued(tables, facts)
     pairs = [size.shares for size in facts.sizes] if facts.is_controlled else _choosable(tables, facts)
@@ -177,7 +177,7 @@ def _heading(tables: RunTables, facts: HybridFacts, decision: Decision | None) -
     return f"Value {moment_text(tables, decision)}, times chosen (last {_COUNTED})"
 
 
-def _size_grid(cells: Mapping[Pair, Cell], current: Pair, domain: tuple[float, float], *, head: str) -> Drawn:
+def _size_grid(cells: Mapping[Pair, Cell], current: Pair, domain: tuple[float, float], *, head: str) -> Attributes:
     """Return sizes as a grid: shares of snapshots across, shares of nodes up."""
     across, down = (sorted({pair[axis] for pair in cells}, key=_as_share) for axis in (0, 1))
     worth = _worth(cells)
@@ -189,7 +189,7 @@ def _size_grid(cells: Mapping[Pair, Cell], current: Pair, domain: tuple[float, f
         for column, x in enumerate(across)
     ]
     notes.append(label(head, domain[0], 1, **ABOVE, font=SMALL))
-    beside: Drawn = {"xref": "paper", "yref": "paper", "xanchor": "right", "xshift": -38, "font": SMALL}
+    beside: Attributes = {"xref": "paper", "yref": "paper", "xanchor": "right", "xshift": -38, "font": SMALL}
     notes.append(label("share<br>of nodes", domain[0], 0.5, **beside))
     frame_cell = (across.index(current[0]), down.index(current[1])) if current in cells else None
     return {
@@ -201,7 +201,7 @@ def _size_grid(cells: Mapping[Pair, Cell], current: Pair, domain: tuple[float, f
     }
 
 
-def _size_list(cells: Mapping[Pair, Cell], current: Pair, domain: tuple[float, float]) -> Drawn:
+def _size_list(cells: Mapping[Pair, Cell], current: Pair, domain: tuple[float, float]) -> Attributes:
     """Return the best sizes, the one in use among them, as a list."""
     ranked = sorted(
         cells, key=lambda pair: [-1e300 if number is None else number for number in cells[pair]], reverse=True
@@ -239,15 +239,17 @@ def _changes(snapshots: float, nodes: float) -> dict[str, Any]:
     return {"batch_snapshots": snapshots, "batch_nodes": nodes}
 
 
-def _size_heat(z: Sequence[Sequence[float]], x: list[int], y: list[int], changes: list[list[dict[str, Any]]]) -> Drawn:
+def _size_heat(
+    z: Sequence[Sequence[float]], x: list[int], y: list[int], changes: list[list[dict[str, Any]]]
+) -> Attributes:
     values = [value for row in z for value in row]
     low, high = min(values), max(values)
     span = (low - 0.1 * (high - low), high) if high > low else (low, low + 1.0)
-    style: Drawn = {"xaxis": "x2", "yaxis": "y2", "xgap": 3, "ygap": 3, "showscale": False, "customdata": changes}
+    style: Attributes = {"xaxis": "x2", "yaxis": "y2", "xgap": 3, "ygap": 3, "showscale": False, "customdata": changes}
     return heat("sizes", z, x, y, _GREENS, span=span, hoverinfo="none", **style)  # "skip" would fire no clicks
 
 
-def _cell_note(cell: Cell, column: int, row: int, *, is_current: bool, between: str = "<br>") -> Drawn:
+def _cell_note(cell: Cell, column: int, row: int, *, is_current: bool, between: str = "<br>") -> Attributes:
     value, times = cell
     font = {"size": 11.5, "color": TEXT_COLOUR}
     texts = [f"<b>{three_digits(value)}</b>"] if value is not None else []
@@ -256,13 +258,13 @@ def _cell_note(cell: Cell, column: int, row: int, *, is_current: bool, between: 
     return label(between.join(texts), column, row, font=font, xref="x2", yref="y2", captureevents=False)
 
 
-def _frame(column: int, row: int) -> Drawn:
+def _frame(column: int, row: int) -> Attributes:
     """Return the frame around the size in use."""
-    style: Drawn = {"xref": "x2", "yref": "y2", "line": {"color": CURRENT_COLOUR, "width": 3}}
+    style: Attributes = {"xref": "x2", "yref": "y2", "line": {"color": CURRENT_COLOUR, "width": 3}}
     return box((column - 0.48, column + 0.48), (row - 0.48, row + 0.48)) | style
 
 
-def _amounts_axis(values: Sequence[float], domain: tuple[float, float], anchor: str, title: str = "") -> Drawn:
+def _amounts_axis(values: Sequence[float], domain: tuple[float, float], anchor: str, title: str = "") -> Attributes:
     """Return an axis with the amounts at whole numbers."""
     ticks = {"tickvals": list(range(len(values))), "ticktext": [amount_text(value) for value in values]}
     style = {"domain": list(domain), "anchor": anchor, "range": [-0.5, len(values) - 0.5], "tickfont": {"size": 11}}

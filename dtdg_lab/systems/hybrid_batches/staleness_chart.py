@@ -17,10 +17,10 @@ from dtdg_lab.systems.hybrid_batches.observations import (
     staleness_text,
 )
 from dtdg_lab.systems.hybrid_batches.time_cards import begin_of, stretches, time_card
+from dtdg_lab.visualization.axes import FROM_ZERO
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figure, Key
-from dtdg_lab.visualization.layout import FROM_ZERO
 from dtdg_lab.visualization.palette import series_colour
-from dtdg_lab.visualization.traces import Drawn, line
+from dtdg_lab.visualization.traces import Attributes, line
 
 STALENESS_TITLE = "Staleness of averaged models"
 _NAMED, _SPOKEN = 4, 3  # ranks with a line of their own, and in the caption
@@ -38,7 +38,7 @@ def staleness_figure(tables: RunTables, options: ChartOptions) -> Figure:
     else:
         data = _spread(rounds, begin, tables.seconds)
         keys = [("mean of the ranks", series_colour(0), "line"), ("least to most", "#CFE2F0", "box")]
-    layout: Drawn = {"unit": "steps", "keys": keys, "yaxis": {**FROM_ZERO, "nticks": 4}}
+    layout: Attributes = {"unit": "steps", "keys": keys, "yaxis": {**FROM_ZERO, "nticks": 4}}
     return time_card(
         tables, "seconds", data, STALENESS_TITLE, begin=begin, empty="Appears with the first average", **layout
     )
@@ -58,20 +58,20 @@ def staleness_caption(tables: RunTables, options: ChartOptions) -> str:
     return captions.STALE_FEW.format(by_rank=join_words(texts))
 
 
-def _rank_line(rank: int, rounds: Averaging, begin: float, end: float) -> Drawn:
+def _rank_line(rank: int, rounds: Averaging, begin: float, end: float) -> Attributes:
     seconds, staleness = rounds.seconds, rounds.staleness
     if len(seconds) > _POINTS:
         stretch, middles = stretches(seconds, begin, end, _POINTS)
         count = np.bincount(stretch, minlength=_POINTS)
         seconds = middles[count > 0]
         staleness = np.bincount(stretch, staleness, _POINTS)[count > 0] / count[count > 0]
-    style: Drawn = {"mode": "lines+markers", "marker": {"color": series_colour(rank), "size": 4}}
+    style: Attributes = {"mode": "lines+markers", "marker": {"color": series_colour(rank), "size": 4}}
     hover = "%{x:.1f} s: %{y:.3~g} steps"
     values = staleness.round(3).tolist()
     return line(f"rank {rank}", seconds.round(3).tolist(), values, series_colour(rank), hover, width=1.4, **style)
 
 
-def _spread(rounds: Mapping[int, Averaging], begin: float, end: float) -> list[Drawn]:
+def _spread(rounds: Mapping[int, Averaging], begin: float, end: float) -> list[Attributes]:
     """Return a band from the least to the most stale rank, and their mean."""
     seconds = np.concatenate([rank_rounds.seconds for rank_rounds in rounds.values()])
     staleness = np.concatenate([rank_rounds.staleness for rank_rounds in rounds.values()])
@@ -85,8 +85,8 @@ def _spread(rounds: Mapping[int, Averaging], begin: float, end: float) -> list[D
         middles[is_filled].round(3).tolist(),
         (np.bincount(stretch, staleness, _POINTS)[is_filled] / count[is_filled]).round(3),
     )
-    edge: Drawn = {"mode": "lines", "width": 0, "hoverinfo": "skip"}
-    filled: Drawn = {**edge, "fill": "tonexty", "fillcolor": "rgba(159,195,220,0.5)"}
+    edge: Attributes = {"mode": "lines", "width": 0, "hoverinfo": "skip"}
+    filled: Attributes = {**edge, "fill": "tonexty", "fillcolor": "rgba(159,195,220,0.5)"}
     colour = series_colour(0)
     return [
         line("least", x, lowest[is_filled].tolist(), colour, **edge),
@@ -105,8 +105,8 @@ STALENESS = Chart(
     title=STALENESS_TITLE,
     figure=staleness_figure,
     caption=staleness_caption,
-    place="supporting",
-    shown=is_averaged,
+    section="supporting",
+    applies=is_averaged,
     rollups=(CLOCK,),
     help="Steps a rank makes between handing in its model and taking over the average. Fewer is better.",
 )

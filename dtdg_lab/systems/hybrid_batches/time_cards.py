@@ -14,7 +14,7 @@ from dtdg_lab.systems.hybrid_batches.observations import Decision
 from dtdg_lab.visualization.changes.marks import HALF_WIDTH, with_changes
 from dtdg_lab.visualization.chart import SECONDS_TITLE, STEPS_TITLE, ChartOptions, Figure, Key, Mark, XAxis, card
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
-from dtdg_lab.visualization.traces import Drawn
+from dtdg_lab.visualization.traces import Attributes
 
 _MARGIN = 0.01  # share of the axis, at both ends
 
@@ -41,7 +41,7 @@ def begin_of(times: Sequence[float], end: float) -> float:
 
 
 def time_card(
-    tables: RunTables, x: XAxis, data: Sequence[Drawn], title: str, *, begin: float = 0.0, **layout: Any
+    tables: RunTables, x: XAxis, data: Sequence[Attributes], title: str, *, begin: float = 0.0, **layout: Any
 ) -> Figure:
     """Return a card over the run's time from ``begin`` to now, with the changes of settings."""
     end = max(end_of(tables, x), begin)
@@ -66,7 +66,7 @@ def stretches(x: Array, begin: float, end: float, count: int) -> tuple[Array, Ar
 _DASHES = ("solid", "dash", "dot")
 
 
-def size_line(sizes: Sequence[SizeFacts], action: int, *, in_use: bool) -> Drawn:
+def size_line(sizes: Sequence[SizeFacts], action: int, *, in_use: bool) -> Attributes:
     """Return the style of a size's line; the one in use is thicker."""
     snapshots, nodes = _amounts(sizes)
     pair = sizes[action].shares

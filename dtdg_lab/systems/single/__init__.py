@@ -67,11 +67,11 @@ class SingleFamily(SystemFamily):
 
     def pictures(self, system: System, graph: DynamicGraph) -> list[CaptionedFigure]:
         """Return the edges of the only batch."""
-        from dtdg_lab.visualization.panels import stacked_panel
+        from dtdg_lab.visualization.bar_charts import stacked_bars
 
         edges = [snapshot.num_edges for snapshot in graph.snapshots]
         return [
-            stacked_panel(
+            stacked_bars(
                 "Full batch: one step takes everything",
                 ("snapshot", "edges"),
                 {"edges": edges},

@@ -9,8 +9,8 @@ import numpy as np
 from dtdg_lab.config import catalogue
 from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.single.events import OverlapProfile, SnapshotTimes
+from dtdg_lab.visualization.axes import time_unit
 from dtdg_lab.visualization.chart import FIRST_STEP, NOTHING_YET, Chart, ChartOptions, Figure, card
-from dtdg_lab.visualization.layout import time_unit
 from dtdg_lab.visualization.numbers import percent_text, seconds_text
 from dtdg_lab.visualization.palette import EDGE_COLOUR, VERTEX_COLOUR
 from dtdg_lab.visualization.runs.step_memory import step_memory_chart
@@ -133,8 +133,8 @@ SNAPSHOTS = Chart(
     title="Time of each snapshot",
     figure=snapshots_figure,
     caption=snapshots_caption,
-    place="picture",
-    shown=is_plain,
+    section="picture",
+    applies=is_plain,
     help="The forward pass of each training snapshot, timed once before the first step.",
 )
 SHARING = Chart(
@@ -142,17 +142,17 @@ SHARING = Chart(
     title="Time by shared snapshots",
     figure=sharing_figure,
     caption=sharing_caption,
-    place="picture",
-    shown=is_shared,
+    section="picture",
+    applies=is_shared,
     help="Forward and backward of products that depend on parameters, timed once before the first step.",
 )
-STEP_MEMORY = replace(step_memory_chart(lambda tables: is_plain(tables) or is_shared(tables)), place="supporting")
+STEP_MEMORY = replace(step_memory_chart(lambda tables: is_plain(tables) or is_shared(tables)), section="supporting")
 COMMON_EDGES = Chart(
     name="common_edges",
     title="Edges in common",
     figure=common_edges_figure,
     caption=common_edges_caption,
-    place="supporting",
-    shown=is_shared,
+    section="supporting",
+    applies=is_shared,
     help="The more edges snapshots have in common, the more one product for all of them saves.",
 )

@@ -13,14 +13,14 @@ from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.records.events import MemoryFacts
+from dtdg_lab.visualization.axes import byte_unit
 from dtdg_lab.visualization.chart import Figure, Key, card
-from dtdg_lab.visualization.layout import byte_unit
 from dtdg_lab.visualization.numbers import bytes_text, percent_text, seconds_text, three_digits
 from dtdg_lab.visualization.palette import TEXT_COLOUR, series_colour
 from dtdg_lab.visualization.runs.step_memory import NOT_PROBED, memory_figure
 from dtdg_lab.visualization.sheet import sheet
 from dtdg_lab.visualization.studies.result import StudyResult
-from dtdg_lab.visualization.traces import Drawn, bars, line, points
+from dtdg_lab.visualization.traces import Attributes, bars, line, points
 
 if TYPE_CHECKING:
     from dtdg_lab.training.block_memory import BlockCost
@@ -62,7 +62,7 @@ def draw_block_costs(costs: Sequence[StepCost]) -> Figure:
     hover = "%{x} blocks: %{y:.3~g} "
     heights = [round((cost.peak_bytes or 0) / factor, 4) for cost in measured]
     times = [round(1e3 * (cost.step_s or 0), 4) for cost in timed]
-    right_axis: Drawn = {"yaxis": "y2", "mode": "lines+markers"}
+    right_axis: Attributes = {"yaxis": "y2", "mode": "lines+markers"}
     data = [
         bars("peak", _names(measured), heights, series_colour(0), hover + unit, width=0.4),
         line("time", _names(timed), times, series_colour(1), hover + "ms", **right_axis),
@@ -70,7 +70,7 @@ def draw_block_costs(costs: Sequence[StepCost]) -> Figure:
     predicted = {f"{cost.blocks:,}": cost.predicted_bytes for cost in measured if cost.predicted_bytes is not None}
     if predicted:
         y = [round(count / factor, 4) for count in predicted.values()]
-        cross: Drawn = {"symbol": "x", "line": {"color": TEXT_COLOUR, "width": 1.5}}
+        cross: Attributes = {"symbol": "x", "line": {"color": TEXT_COLOUR, "width": 1.5}}
         data.append(points("predicted", [*predicted], y, "white", hover + unit, size=10, marker=cross))
         keys.append(("predicted peak", TEXT_COLOUR, "cross"))
     from_zero = {"rangemode": "tozero", "nticks": 5}

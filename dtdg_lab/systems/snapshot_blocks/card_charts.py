@@ -13,10 +13,10 @@ from dtdg_lab.partition.events import BlockFacts
 from dtdg_lab.partition.redistribution_volume import collectives, pulled_by_groups, redistributed, sent
 from dtdg_lab.partition.volume import Volume
 from dtdg_lab.systems.snapshot_blocks.ownership_chart import OwnerMap, block_marks, map_trace, owner_maps
-from dtdg_lab.visualization.chart import CaptionedFigure, Figure
-from dtdg_lab.visualization.graphs.partition import SNAPSHOT, matrix_figure
-from dtdg_lab.visualization.layout import chart
-from dtdg_lab.visualization.traces import Drawn
+from dtdg_lab.visualization.chart import CaptionedFigure, Figure, card
+from dtdg_lab.visualization.graphs.statistics import SNAPSHOT
+from dtdg_lab.visualization.runs.transfers import Traffic, traffic_card
+from dtdg_lab.visualization.traces import Attributes
 
 RANKS, BLOCKS = 4, 2
 MODEL, LAYERS, HIDDEN = "cdgcn", 2, 6  # ESDG section 6.1
@@ -45,14 +45,13 @@ def snapshot_pictures(system: System, graph: DynamicGraph) -> list[CaptionedFigu
         if row_ranks > 1
         else "The volume does not depend on edges; pairs differ only if snapshots do not divide evenly."
     )
-    top = float(bytes_of_step.max())
     return [
         (
             _map_figure("Within a snapshot: ranks own snapshots", facts, within),
             WITHIN_GROUPS if row_ranks > 1 else WITHIN,
         ),
         (_map_figure("Over time: ranks own nodes", facts, over_time), OVER_TIME),
-        (matrix_figure("What a step sends", bytes_by_pass, who="rank", top=top), caption),
+        (traffic_card(None, Traffic(bytes_by_pass)), caption),
     ]
 
 
@@ -61,8 +60,9 @@ def _map_figure(title: str, facts: BlockFacts, owners: OwnerMap) -> Figure:
     lines, names = (
         [{**mark, "yref": "paper"} for mark in marks] for marks in block_marks(facts, facts.blocks, "x", "y")
     )
-    axes: Drawn = {"xaxis": {"showgrid": False}, "yaxis": {"showgrid": False, "autorange": "reversed"}}
-    return chart(title, SNAPSHOT, "node", [map_trace(owners, "x", "y")], shapes=lines, annotations=names, **axes)
+    axes: Attributes = {"xaxis": {"showgrid": False}, "yaxis": {"showgrid": False, "autorange": "reversed"}}
+    marks: Attributes = {"shapes": lines, "annotations": names}
+    return card([map_trace(owners, "x", "y")], title, unit="node", x_title=SNAPSHOT, **axes, **marks)
 
 
 def _volume(plan: SnapshotBlocks, graph: DynamicGraph) -> Volume:

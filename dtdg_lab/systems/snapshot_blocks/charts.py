@@ -13,14 +13,14 @@ from dtdg_lab.systems.snapshot_blocks.block_study import TITLE as BLOCK_MEMORY_T
 from dtdg_lab.systems.snapshot_blocks.block_study import StepCost, cost_caption, draw_block_costs
 from dtdg_lab.systems.snapshot_blocks.ownership_chart import PICTURE, is_esdg
 from dtdg_lab.systems.snapshot_blocks.periods import plan_periods
+from dtdg_lab.visualization.axes import byte_unit
 from dtdg_lab.visualization.changes.marks import HALF_WIDTH, with_changes
 from dtdg_lab.visualization.chart import FIRST_STEP, NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Figure, Key, card
-from dtdg_lab.visualization.layout import byte_unit
 from dtdg_lab.visualization.numbers import bytes_text, percent_text
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR, series_colour
 from dtdg_lab.visualization.runs.transfers import transfers_chart
 from dtdg_lab.visualization.runs.waiting import RECENT, communication_chart, communication_time
-from dtdg_lab.visualization.traces import Drawn, line
+from dtdg_lab.visualization.traces import Attributes, line
 
 EQUAL_SHARE = 0.005  # share saved up to which graphs count as transferred in full
 TRANSFERS = Rollup("transfers", by=("rank",), sums=("bytes", "whole_bytes"), least=("step",), most=("step",))
@@ -33,7 +33,7 @@ _COLLECTIVES = {"to_vertices": "to nodes", "to_snapshots": "to snapshots", "halo
 
 def esdg_charts() -> Sequence[Chart]:
     """Return the picture, the supporting charts and the folded ones."""
-    return PICTURE, communication_chart(shown=is_esdg), transfers_chart(shown=is_esdg), *FOLDED
+    return PICTURE, communication_chart(applies=is_esdg), transfers_chart(applies=is_esdg), *FOLDED
 
 
 # Graphs that a step transfers to the device.
@@ -95,7 +95,7 @@ def hidden_figure(tables: RunTables, options: ChartOptions) -> Figure:
     ]
     if len(collectives) > 1:
         curves.append(("all", TEXT_COLOUR, rows))
-    data: list[Drawn] = []
+    data: list[Attributes] = []
     keys: list[Key] = []
     for name, colour, exchanges in curves:
         buckets, index = np.unique(exchanges["bucket"], return_inverse=True)
@@ -161,8 +161,8 @@ FOLDED = (
         title="Graphs transferred",
         figure=graphs_figure,
         caption=graphs_caption,
-        place="folded",
-        shown=is_esdg,
+        section="folded",
+        applies=is_esdg,
         rollups=(TRANSFERS,),
         help="With several blocks, graphs that do not fit the memory are brought for each block, as differences.",
     ),
@@ -171,8 +171,8 @@ FOLDED = (
         title="Hidden row exchange",
         figure=hidden_figure,
         caption=hidden_caption,
-        place="folded",
-        shown=is_esdg,
+        section="folded",
+        applies=is_esdg,
         rollups=(HIDDEN,),
         help="Share of the time in flight in which ranks computed. At 0% they waited for all of it.",
     ),
@@ -181,8 +181,8 @@ FOLDED = (
         title=BLOCK_MEMORY_TITLE,
         figure=block_memory_figure,
         caption=block_memory_caption,
-        place="folded",
-        shown=is_esdg,
+        section="folded",
+        applies=is_esdg,
         rollups=(STEP_SECONDS,),
         help="A bar for each number of blocks that this run has had. Change Time blocks to add one.",
     ),

@@ -8,11 +8,11 @@ from math import exp, log
 from typing import Any
 
 from dtdg_lab.core.units import format_bytes, format_seconds, join_words, percent
-from dtdg_lab.visualization.chart import CaptionedFigure, Figure
-from dtdg_lab.visualization.layout import byte_unit, chart, counts_axis, time_unit
+from dtdg_lab.visualization.axes import FROM_ZERO, byte_unit, counts_axis, time_unit
+from dtdg_lab.visualization.chart import CaptionedFigure, Figure, card, trace_keys
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, WARNING_COLOUR, series_colour
-from dtdg_lab.visualization.panels import grid
-from dtdg_lab.visualization.traces import SYMBOLS, Drawn, bars, line, rule
+from dtdg_lab.visualization.sheet import STUDY_HEIGHT, sheet
+from dtdg_lab.visualization.traces import SYMBOLS, Attributes, bars, line, rule
 
 # What the graphs of a block cost to bring: bytes and times, whole and as differences, and how many can benefit.
 
@@ -30,7 +30,8 @@ def difference_figure(rows: Sequence[Row], shares: Sequence[Row], *, title: str)
         shares: one for each model, format, number of blocks and of ranks: ``share`` and ``ratio``.
         title: of the whole.
     """
-    return grid([_byte_ratios(rows), _times(rows), _ratios(rows), _shares(shares)], title=title)
+    cards = [_byte_ratios(rows), _times(rows), _ratios(rows), _shares(shares)]
+    return sheet(cards, title=title, plot_height=STUDY_HEIGHT)
 
 
 def _byte_ratios(rows: Sequence[Row]) -> CaptionedFigure:
@@ -73,12 +74,16 @@ def _ratios(rows: Sequence[Row]) -> CaptionedFigure:
     for form in _forms(rows):
         mine = [row for row in rows if row["form"] == form]
         names, ratios = [row["model"] for row in mine], [round(row["ratio"], 4) for row in mine]
-        said: Drawn = {"text": [f"{row['ratio']:.2f}" for row in mine], "textposition": "outside", "cliponaxis": False}
+        said: Attributes = {
+            "text": [f"{row['ratio']:.2f}" for row in mine],
+            "textposition": "outside",
+            "cliponaxis": False,
+        }
         hover = "%{x}: %{y:.3f} times fewer bytes"
         data.append(bars(SAID[form], names, ratios, _COLOURS[form][1], hover, offsetgroup=form, **said))
         frame_ = {"color": "rgba(0,0,0,0)", "line": {"color": WARNING_COLOUR, "width": 1.6}}
         name = "what the overlap allows" if form == _forms(rows)[0] else f"{SAID[form]}: what the overlap allows"
-        looks: Drawn = {"marker": frame_, "offsetgroup": form, "showlegend": form == _forms(rows)[0]}
+        looks: Attributes = {"marker": frame_, "offsetgroup": form, "showlegend": form == _forms(rows)[0]}
         bounds = [round(row["bound"], 4) for row in mine]
         data.append(bars(name, names, bounds, "", "%{x}: at most %{y:.3f}", **looks))
     figure = _by_model(rows, "How many times fewer bytes", "whole / difference (1)", data)
@@ -99,15 +104,15 @@ def _shares(shares: Sequence[Row]) -> CaptionedFigure:
     for index, (blocks, by_ranks) in enumerate(sorted(found.items())):
         marker = {"symbol": SYMBOLS[index % len(SYMBOLS)], "size": 7, "color": series_colour(index)}
         x, y = sorted(by_ranks), [round(by_ranks[ranks], 3) for ranks in sorted(by_ranks)]
-        looks: Drawn = {"mode": "lines+markers", "marker": marker}
+        looks: Attributes = {"mode": "lines+markers", "marker": marker}
         name = f"{blocks} block{'s' * (blocks > 1)}"
         data.append(line(name, x, y, series_colour(index), "%{x} ranks: %{y:.1f}%", **looks))
-    axes: Drawn = {
+    axes: Attributes = {
         "xaxis": counts_axis([ranks for by_ranks in found.values() for ranks in by_ranks]),
         "yaxis": {"range": [0, 104], "ticksuffix": " %"},
     }
-    title, y_title = "Snapshots that can be sent as a delta", "share of all snapshots"
-    figure = chart(title, "ranks", y_title, data, empty="no plans were given", showlegend=True, **axes)
+    texts: Attributes = {"unit": "share of all snapshots", "x_title": "ranks", "empty": "no plans were given"}
+    figure = card(data, "Snapshots that can be sent as a delta", keys=trace_keys(data), **texts, **axes)
     words = (
         "The first snapshot of a block on a rank is always whole: of blocks of b snapshots on R ranks (b - R) / b "
         "benefit. Lines fall with more blocks and more ranks."
@@ -115,16 +120,16 @@ def _shares(shares: Sequence[Row]) -> CaptionedFigure:
     return figure, words if data else ""
 
 
-def _pairs(rows: Sequence[Row], keys: tuple[str, str], factor: float, said: Callable[[float], str]) -> list[Drawn]:
+def _pairs(rows: Sequence[Row], keys: tuple[str, str], factor: float, said: Callable[[float], str]) -> list[Attributes]:
     """Return a pair of bars for each model and format; the second shows its share of the first."""
     data = []
-    above: Drawn = {"textposition": "outside", "textangle": 0, "textfont": {"size": 10}, "constraintext": "none"}
+    above: Attributes = {"textposition": "outside", "textangle": 0, "textfont": {"size": 10}, "constraintext": "none"}
     for form in _forms(rows):
         mine = [row for row in rows if row["form"] == form]
         names, ratios = [row["model"] for row in mine], [row[keys[0]] / row[keys[1]] for row in mine]
         for key, pass_name, colour in zip(keys, ("whole", "difference"), _COLOURS[form], strict=True):
             text = [_less(ratio) for ratio in ratios] if pass_name == "difference" else ""
-            looks: Drawn = {"offsetgroup": f"{form}/{pass_name}", "text": text, "cliponaxis": False, **above}
+            looks: Attributes = {"offsetgroup": f"{form}/{pass_name}", "text": text, "cliponaxis": False, **above}
             hover = "%{x}, " + f"{SAID[form]}, {pass_name}: " + "%{customdata}<extra></extra>"
             y, told = [round(row[key] * factor, 6) for row in mine], [said(row[key]) for row in mine]
             data.append(
@@ -142,12 +147,12 @@ def _forms(rows: Sequence[Row]) -> list[str]:
 
 
 def _by_model(
-    rows: Sequence[Row], title: str, y_title: str, data: list[Drawn], empty: str = "nothing was compared"
+    rows: Sequence[Row], title: str, unit: str, data: list[Attributes], empty: str = "nothing was compared"
 ) -> Figure:
     labels = {row["model"]: f"{row['model']}<br>({row['smoothing']})" for row in rows}
     axis = {"type": "category", "showgrid": False, "tickvals": list(labels), "ticktext": list(labels.values())}
-    looks: Drawn = {"barmode": "group", "xaxis": axis, "yaxis": {"rangemode": "tozero"}, "showlegend": True}
-    return chart(title, "", y_title, data, empty=empty, **looks)
+    looks: Attributes = {"barmode": "group", "xaxis": axis, "yaxis": FROM_ZERO}
+    return card(data, title, unit=unit, keys=trace_keys(data), empty=empty, **looks)
 
 
 # Numbers sent in a step over the number of ranks: snapshot partition beside hypergraph node partition.
@@ -170,8 +175,9 @@ def volume_figure(rows: Sequence[Row]) -> Figure:
     """
     models = list(dict.fromkeys(str(row["model"]) for row in rows))
     panels = [_panel(name, sorted((row for row in rows if row["model"] == name), key=_ranks)) for name in models]
-    nothing = chart("Volume", "ranks", "numbers sent in a step", [], empty="nothing counted")
-    return grid(panels or [(nothing, "")], title="Numbers sent in one step, by how the work is divided")
+    nothing = card([], "Volume", unit="numbers sent in a step", x_title="ranks", empty="nothing counted")
+    title = "Numbers sent in one step, by how the work is divided"
+    return sheet(panels or [(nothing, "")], title=title, plot_height=STUDY_HEIGHT)
 
 
 def crossing(rows: Sequence[Row]) -> str:
@@ -213,14 +219,15 @@ def _panel(name: str, rows: list[Row]) -> CaptionedFigure:
     data = []
     for key, said, colour, width, dash, symbol in _LINES:
         y = [round(row[key] / factor, 6) for row in rows]
-        looks: Drawn = {"mode": "lines+markers", "marker": {"symbol": symbol, "size": 7, "color": colour}}
+        looks: Attributes = {"mode": "lines+markers", "marker": {"symbol": symbol, "size": 7, "color": colour}}
         hover = f"%{{x}} ranks: %{{y:.4g}} {unit}"
-        data.append(line(said, ranks, y, colour, hover, width=width, dash=dash, showlegend=True, **looks))
-    axes: Drawn = {"yaxis": {"rangemode": "tozero"}, "xaxis": counts_axis(ranks)}
+        data.append(line(said, ranks, y, colour, hover, width=width, dash=dash, **looks))
+    axes: Attributes = {"yaxis": FROM_ZERO, "xaxis": counts_axis(ranks)}
     said = crossing(rows)
     look = "Look at the gap between the full lines, and how it changes with the ranks."
     if not any(row["snapshot"] for row in rows):
         look = "Look at the orange line: all of it is what snapshot partition saves."
     elif "the lines meet" in said:
         look = "Look at where the full lines meet: to the right of it the flatter one wins."
-    return chart(name, "ranks", f"{unit} sent in a step", data, showlegend=True, **axes), f"{said} {look}"
+    figure = card(data, name, unit=f"{unit} sent in a step", keys=trace_keys(data), x_title="ranks", **axes)
+    return figure, f"{said} {look}"

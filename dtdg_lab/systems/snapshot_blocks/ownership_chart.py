@@ -16,9 +16,9 @@ from dtdg_lab.records.events import MemoryFacts
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.snapshot_blocks.periods import is_probed
+from dtdg_lab.visualization.axes import ticks_above_zero
 from dtdg_lab.visualization.changes.marks import PAGE_WIDTH
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figure, Key, card
-from dtdg_lab.visualization.layout import ticks_above_zero
 from dtdg_lab.visualization.numbers import bytes_text
 from dtdg_lab.visualization.palette import TEXT_COLOUR, WARNING_COLOUR, series_colour
 from dtdg_lab.visualization.runs.step_memory import (
@@ -30,7 +30,7 @@ from dtdg_lab.visualization.runs.step_memory import (
     pass_names,
 )
 from dtdg_lab.visualization.runs.transfers import EQUAL
-from dtdg_lab.visualization.traces import Drawn, heat, label
+from dtdg_lab.visualization.traces import Attributes, heat, label
 
 Numbers = NDArray[np.int64]
 
@@ -119,7 +119,7 @@ _LETTER, _MAP_WIDTH = 6.8, 0.44 * PAGE_WIDTH  # pixels, by which names of blocks
 _HEADING_COLOUR = "#57606A"
 _LABEL_BACK = "rgba(255,255,255,0.8)"
 _MAPS, _MEMORY = [0.46, 1.0], [0.0, 0.3]  # heights
-_BARE: Drawn = {"showgrid": False, "zeroline": False, "tickfont": {"size": 11}, "tickangle": 0}
+_BARE: Attributes = {"showgrid": False, "zeroline": False, "tickfont": {"size": 11}, "tickangle": 0}
 _LEFT, _RIGHT, _FULL_WIDTH = [0.0, 0.44], [0.56, 1.0], [0.0, 1.0]  # widths
 
 SENT = Rollup("links", sums=("bytes",), least=("step",), most=("step",), points=40)  # of the tile's small line
@@ -210,7 +210,7 @@ def draw_ownership(
         if limit is not None and limit <= 2 * memory.peak_bytes:
             level = limit / memory_unit(memory)[1]
             shapes.append(_limit_line(level))
-            anchors: Drawn = {"xref": "x3", "yref": "y3", "xanchor": "left", "yanchor": "bottom"}
+            anchors: Attributes = {"xref": "x3", "yref": "y3", "xanchor": "left", "yanchor": "bottom"}
             notes.append(label(f"limit {bytes_text(limit)}", 0, level, WARNING_COLOUR, **anchors))
     return card(
         data,
@@ -242,8 +242,8 @@ PICTURE = Chart(
     title=TITLE,
     figure=ownership_figure,
     caption=ownership_caption,
-    place="picture",
-    shown=is_esdg,
+    section="picture",
+    applies=is_esdg,
     rollups=(SENT,),
     help="A cell whose colour differs between both maps is a row that ranks swap. Dotted lines separate time blocks.",
 )
@@ -252,7 +252,7 @@ PICTURE = Chart(
 # Maps of owners.
 
 
-def map_trace(owners: OwnerMap, x_axis: str, y_axis: str) -> Drawn:
+def map_trace(owners: OwnerMap, x_axis: str, y_axis: str) -> Attributes:
     """Return a heat map in the colours of the ranks; hovering names rank, nodes and snapshots."""
     nodes, snapshots = _span_texts("node", owners.nodes), _span_texts("snapshot", owners.snapshots)
     hover = [
@@ -261,7 +261,7 @@ def map_trace(owners: OwnerMap, x_axis: str, y_axis: str) -> Drawn:
     ]
     scale = [[edge / COLOURS, series_colour(rank)] for rank in range(COLOURS) for edge in (rank, rank + 1)]
     x, y = (owners.snapshots - 0.5).tolist(), (owners.nodes - 0.5).tolist()
-    style: Drawn = {"showscale": False, "xgap": 1, "ygap": 1, "xaxis": x_axis, "yaxis": y_axis}
+    style: Attributes = {"showscale": False, "xgap": 1, "ygap": 1, "xaxis": x_axis, "yaxis": y_axis}
     return heat(
         "owners", (owners.ranks % COLOURS).tolist(), x, y, scale, span=(-0.5, COLOURS - 0.5), customdata=hover, **style
     )
@@ -274,7 +274,7 @@ def _span_texts(noun: str, bounds: Numbers) -> list[str]:
     ]
 
 
-def block_marks(facts: BlockFacts, blocks: int, x: str, y: str) -> tuple[list[Drawn], list[Drawn]]:
+def block_marks(facts: BlockFacts, blocks: int, x: str, y: str) -> tuple[list[Attributes], list[Attributes]]:
     """Return dotted lines between blocks, and their names."""
     bounds = (facts.bounds[: blocks + 1] - 0.5).tolist()
     dotted = {"color": TEXT_COLOUR, "width": 1.6, "dash": "dot"}
@@ -284,7 +284,7 @@ def block_marks(facts: BlockFacts, blocks: int, x: str, y: str) -> tuple[list[Dr
     ]
     if facts.blocks == 1:
         return lines, []
-    style: Drawn = {"xref": x, "yref": f"{y} domain", "yanchor": "bottom", "bgcolor": _LABEL_BACK, "borderpad": 1}
+    style: Attributes = {"xref": x, "yref": f"{y} domain", "yanchor": "bottom", "bgcolor": _LABEL_BACK, "borderpad": 1}
     return lines, [
         label(name, (begin + end) / 2, 0.03, size=11, **style)
         for name, (begin, end) in zip(block_names(bounds), pairwise(bounds), strict=True)
@@ -299,20 +299,20 @@ def block_names(bounds: Sequence[float]) -> list[str]:
     return [f"{prefix}{n}" if room > _LETTER * len(f"{prefix}{n} ") else "" for n, room in enumerate(rooms)]
 
 
-def _snapshot_axis(facts: BlockFacts, blocks: int, domain: list[float], anchor: str) -> Drawn:
+def _snapshot_axis(facts: BlockFacts, blocks: int, domain: list[float], anchor: str) -> Attributes:
     """Return an axis of snapshots, with whole numbers only; the first tick says what they are."""
     first, end = int(facts.bounds[0]), int(facts.bounds[blocks])
-    ticks: Drawn = {"dtick": max(1, -(-(end - first) // 8)), "tick0": first}
+    ticks: Attributes = {"dtick": max(1, -(-(end - first) // 8)), "tick0": first}
     ticks |= {"tickprefix": "snapshot ", "showtickprefix": "first"}
     return {**_BARE, "domain": domain, "anchor": anchor, "range": [first - 0.5, end - 0.5], **ticks}
 
 
-def _node_axis(facts: BlockFacts, anchor: str) -> Drawn:
+def _node_axis(facts: BlockFacts, anchor: str) -> Attributes:
     """Return an axis of nodes, the first on top, without numbers."""
     return {**_BARE, "domain": _MAPS, "anchor": anchor, "range": [facts.nodes - 0.5, -0.5], "tickvals": []}
 
 
-def _arrow(facts: BlockFacts, swapped: float) -> Drawn:
+def _arrow(facts: BlockFacts, swapped: float) -> Attributes:
     """Return a note on what is swapped between both maps."""
     if facts.ranks == 1:
         text = "nothing<br>to swap"
@@ -341,13 +341,13 @@ def _pass_keys(memory: MemoryFacts | None) -> list[Key]:
     return keys if memory.count > MOST_BLOCKS else [key for key in keys if key[0] == RECOMPUTE]
 
 
-def _memory_traces(memory: MemoryFacts) -> list[Drawn]:
+def _memory_traces(memory: MemoryFacts) -> list[Attributes]:
     axes = {"xaxis": "x3", "yaxis": "y3"}
     names = [pass_names(memory, width=PAGE_WIDTH, **axes)] if memory.count <= MOST_BLOCKS else []
     return [*memory_lines(memory, **axes), *names]
 
 
-def _memory_axes(memory: MemoryFacts) -> dict[str, Drawn]:
+def _memory_axes(memory: MemoryFacts) -> dict[str, Attributes]:
     end = 1e3 * float(memory.seconds[-1]) or 1.0
     ticks = ticks_above_zero(end, 8)  # the y axis has a 0 at the same place
     x_axis = {**_BARE, "domain": _FULL_WIDTH, "anchor": "y3", "range": [0, end], "tickvals": ticks}
@@ -357,15 +357,15 @@ def _memory_axes(memory: MemoryFacts) -> dict[str, Drawn]:
     return {"xaxis3": x_axis, "yaxis3": y_axis}
 
 
-def _empty_memory_axes() -> dict[str, Drawn]:
-    axis: Drawn = {**_BARE, "range": [0, 1], "tickvals": []}
+def _empty_memory_axes() -> dict[str, Attributes]:
+    axis: Attributes = {**_BARE, "range": [0, 1], "tickvals": []}
     return {
         "xaxis3": {**axis, "domain": _FULL_WIDTH, "anchor": "y3"},
         "yaxis3": {**axis, "domain": _MEMORY, "anchor": "x3"},
     }
 
 
-def _limit_line(value: float) -> Drawn:
+def _limit_line(value: float) -> Attributes:
     stroke = {"color": WARNING_COLOUR, "width": 1.5, "dash": "dash"}
     ends = {"xref": "x3 domain", "yref": "y3", "x0": 0, "x1": 1, "y0": value, "y1": value}
     return {"type": "line", **ends, "line": stroke}
@@ -374,11 +374,11 @@ def _limit_line(value: float) -> Drawn:
 # Notes in the picture.
 
 
-def _heading(text: str, x: float, y: float, **changes: Any) -> Drawn:
+def _heading(text: str, x: float, y: float, **changes: Any) -> Attributes:
     return _note(text, x, y, **{"xanchor": "left", "yanchor": "bottom", **changes})
 
 
-def _note(text: str, x: float, y: float, **changes: Any) -> Drawn:
+def _note(text: str, x: float, y: float, **changes: Any) -> Attributes:
     """Return an annotation, whose position is in shares of the plot."""
     position = {"x": x, "y": y, "xref": "paper", "yref": "paper", "showarrow": False}
     return {"text": text, **position, "font": {"size": 11.5, "color": _HEADING_COLOUR}, **changes}

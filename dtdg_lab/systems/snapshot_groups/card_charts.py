@@ -14,8 +14,8 @@ from dtdg_lab.core.units import format_seconds, percent
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.snapshot_groups.gantt import planned_epoch, planned_figure
 from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, lower_bound_s, solve
+from dtdg_lab.visualization.bar_charts import compared_bars
 from dtdg_lab.visualization.chart import CaptionedFigure
-from dtdg_lab.visualization.panels import compared_panel
 
 RANKS, WINDOW = 4, 4
 EDGE_S, GROUP_S = 1e-6, 2e-4  # seconds per edge and fixed seconds per group: assumed, not measured
@@ -54,7 +54,7 @@ def schedule_pictures(system: System, graph: DynamicGraph) -> list[CaptionedFigu
     milliseconds = {label: 1e3 * epoch.span_s for label, epoch in epochs.items()} | {"bound": 1e3 * bound_s}
     return [
         (planned_figure(plans[name], times_s, per_rank=2, allreduce_s=EXCHANGE_S, label=name), waiting),
-        compared_panel("Predicted epoch", "milliseconds", milliseconds, highlighted=name, caption=caption),
+        compared_bars("Predicted epoch", "milliseconds", milliseconds, highlighted=name, caption=caption),
     ]
 
 

@@ -11,6 +11,7 @@ from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.snapshot_groups.balance import BALANCE, balance_by_epoch, last_balance
 from dtdg_lab.systems.snapshot_groups.group_times import group_times
 from dtdg_lab.systems.snapshot_groups.schedule_chart import is_scheduled
+from dtdg_lab.visualization.axes import time_unit
 from dtdg_lab.visualization.changes.marks import HALF_WIDTH, with_changes
 from dtdg_lab.visualization.chart import (
     FIRST_EPOCH,
@@ -23,10 +24,9 @@ from dtdg_lab.visualization.chart import (
     Key,
     card,
 )
-from dtdg_lab.visualization.layout import time_unit
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, EDGE_COLOUR, PHASE_COLOURS, series_colour
-from dtdg_lab.visualization.traces import Drawn, line, points, rule
+from dtdg_lab.visualization.traces import Attributes, line, points, rule
 
 _MOST_MARKERS = 60  # epochs up to which each has a dot
 _MOST_COLOURS = 8  # ranks up to which each has a colour
@@ -92,10 +92,10 @@ def times_figure(tables: RunTables, options: ChartOptions) -> Figure:
         is_shown = ranks == rank if rank >= 0 else np.ones(len(groups), bool)
         x, y = ((seconds[is_shown] * factor).round(5).tolist() for seconds in (predicted, measured))
         name, colour = (f"rank {rank}", series_colour(rank)) if rank >= 0 else ("group", EDGE_COLOUR)
-        style: Drawn = {"size": 6, "marker": {"opacity": 0.75}, "customdata": groups[is_shown].tolist()}
+        style: Attributes = {"size": 6, "marker": {"opacity": 0.75}, "customdata": groups[is_shown].tolist()}
         data.append(points(name, x, y, colour, hover, **style))
         keys.append((name, colour, "dot"))
-    axis: Drawn = {"type": "log", "dtick": 1} if high > _LOGARITHMIC * low else {"rangemode": "tozero"}
+    axis: Attributes = {"type": "log", "dtick": 1} if high > _LOGARITHMIC * low else {"rangemode": "tozero"}
     source = {"size": " by size", "linear": " from nodes and edges"}.get(times.schedule.source, "")
     return card(
         data, title, unit=f"{unit} measured", keys=keys, x_title=f"{unit} predicted{source}", xaxis=axis, yaxis=axis
@@ -137,14 +137,14 @@ def own_work_caption(tables: RunTables, options: ChartOptions) -> str:
     return f"Ranks spent {percent_text(balance.own_share)} of epoch {balance.epoch + 1} on their own groups."
 
 
-def _over_time(epochs: Rows, options: ChartOptions, curves: list[tuple[str, Array, str, str]]) -> list[Drawn]:
+def _over_time(epochs: Rows, options: ChartOptions, curves: list[tuple[str, Array, str, str]]) -> list[Attributes]:
     """Return a line for each curve, with a point at the end of each epoch."""
     if not len(epochs):
         return []
     x = known(epochs["step_most" if options.x == "steps" else "seconds_most"])
     numbers = (epochs["epoch_most"] + 1).astype(np.int64).tolist()
     mode = "lines+markers" if len(x) <= _MOST_MARKERS else "lines"
-    style: Drawn = {"mode": mode, "customdata": numbers}
+    style: Attributes = {"mode": mode, "customdata": numbers}
     return [
         line(name, x, known(values.round(5)), colour, hover, **style, marker={"size": 5, "color": colour})
         for name, values, colour, hover in curves
@@ -170,8 +170,8 @@ IMBALANCE = Chart(
     title="Imbalance",
     figure=imbalance_figure,
     caption=imbalance_caption,
-    place="supporting",
-    shown=has_ranks,
+    section="supporting",
+    applies=has_ranks,
     rollups=(BALANCE,),
     help="Own work of the slowest rank of each iteration over the mean of all ranks. 1 is even.",
 )
@@ -180,8 +180,8 @@ GROUP_TIMES = Chart(
     title="Group times, predicted and measured",
     figure=times_figure,
     caption=times_caption,
-    place="supporting",
-    shown=is_scheduled,
+    section="supporting",
+    applies=is_scheduled,
     help="A dot is a group of snapshots. On the dotted line, it took as long as the scheduler expected.",
 )
 OWN_WORK = Chart(
@@ -189,8 +189,8 @@ OWN_WORK = Chart(
     title="Where the ranks' time goes",
     figure=own_work_figure,
     caption=own_work_caption,
-    place="folded",
-    shown=has_ranks,
+    section="folded",
+    applies=has_ranks,
     rollups=(BALANCE,),
     help="Waiting is the time in which ranks have nothing to do until the slowest of the iteration is done.",
 )

@@ -20,11 +20,11 @@ from dtdg_lab.systems.snapshot_groups.group_times import EPOCHS, group_times
 from dtdg_lab.systems.snapshot_groups.schedule_chart import is_scheduled
 from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, lower_bound_s, named, solve, times_of
 from dtdg_lab.systems.snapshot_groups.schedulers.simulation import ScheduleOutcome, replay
+from dtdg_lab.visualization.axes import NAMES, time_unit
 from dtdg_lab.visualization.chart import FIRST_STEP, NOTHING_YET, Chart, ChartOptions, Figure, Key, Question, card
-from dtdg_lab.visualization.layout import NAMES, time_unit
 from dtdg_lab.visualization.numbers import percent_text, seconds_text
 from dtdg_lab.visualization.palette import TEXT_COLOUR, WARNING_COLOUR
-from dtdg_lab.visualization.traces import Drawn, bars, label, level_bars, points, rule
+from dtdg_lab.visualization.traces import Attributes, bars, label, level_bars, points, rule
 
 _NOTHING: Mapping[int, float] = MappingProxyType({})
 
@@ -409,7 +409,7 @@ def other_ranks_figure(tables: RunTables, options: ChartOptions) -> Figure:
         ("measured", _USED_COLOUR, "box"),
         ("bound", WARNING_COLOUR, "line"),
     ]
-    style: Drawn = {"xaxis": {"type": "category", "showgrid": False}, "x_title": "ranks", "keys": keys}
+    style: Attributes = {"xaxis": {"type": "category", "showgrid": False}, "x_title": "ranks", "keys": keys}
     if not epochs:
         return card([], title, unit="ms per epoch", empty=ASK_FIRST, **style)
     unit, factor = time_unit(max(epoch.predicted_s for epoch in epochs))
@@ -462,12 +462,12 @@ def _epochs_by_ranks(tables: RunTables, options: ChartOptions) -> Sequence[Epoch
     return () if answer is None else answer.epochs
 
 
-def _missing_note(tables: RunTables, options: ChartOptions) -> Iterable[Drawn]:
+def _missing_note(tables: RunTables, options: ChartOptions) -> Iterable[Attributes]:
     """Return a note on schedulers that are not installed."""
     answer = _answer_of(tables, options)
     if answer is None or not answer.missing:
         return []
-    position: Drawn = {"xref": "paper", "yref": "paper", "xanchor": "right", "yanchor": "bottom"}
+    position: Attributes = {"xref": "paper", "yref": "paper", "xanchor": "right", "yanchor": "bottom"}
     return [label(f"not installed: {', '.join(answer.missing)}", 1, 0, **position)]
 
 
@@ -483,8 +483,8 @@ OTHER_SCHEDULERS = Chart(
     title="Other schedulers",
     figure=other_schedulers_figure,
     caption=other_schedulers_caption,
-    place="folded",
-    shown=is_scheduled,
+    section="folded",
+    applies=is_scheduled,
     help="How long an epoch of the same groups would take, each scheduled by itself.",
     question=COMPARE,
 )
@@ -493,8 +493,8 @@ OTHER_RANKS = Chart(
     title="Other numbers of ranks",
     figure=other_ranks_figure,
     caption=other_ranks_caption,
-    place="folded",
-    shown=is_scheduled,
+    section="folded",
+    applies=is_scheduled,
     help="Predicted from the group times of this run, assumed to be the same on any number of ranks.",
     question=COMPARE,
 )

@@ -15,11 +15,11 @@ from dtdg_lab.records.rows import Array, Rows, as_column
 from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
-from dtdg_lab.visualization.chart import Figure, Key
-from dtdg_lab.visualization.layout import chart, time_unit
+from dtdg_lab.visualization.axes import time_unit
+from dtdg_lab.visualization.chart import Figure, Key, card, trace_keys
 from dtdg_lab.visualization.numbers import seconds_text
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, PHASE_COLOURS, PURGE_COLOUR, TEXT_COLOUR, WARNING_COLOUR
-from dtdg_lab.visualization.traces import Drawn, label, level_bars, line, rule
+from dtdg_lab.visualization.traces import Attributes, label, level_bars, line, rule
 
 PAUSES = ("wait", "communicate")  # phases that are drawn beside groups
 LONG_EPOCH_S = 3.0  # an epoch that takes this long is drawn while it runs, a shorter one when it is over
@@ -264,7 +264,7 @@ def time_axis(blocks: EpochBlocks, ends: Sequence[End] = ()) -> TimeAxis:
     return TimeAxis(blocks.begin_ns, unit, factor, end_s * factor)
 
 
-def gantt_traces(blocks: EpochBlocks, axis: TimeAxis, ranks: int, *, pale: bool = False) -> list[Drawn]:
+def gantt_traces(blocks: EpochBlocks, axis: TimeAxis, ranks: int, *, pale: bool = False) -> list[Attributes]:
     """Return bars of groups, of groups that the others wait for, of waiting and of exchanges."""
     traces = _group_bars(blocks, axis, numbered=ranks <= _NUMBERED)
     if ranks > 1:
@@ -272,22 +272,22 @@ def gantt_traces(blocks: EpochBlocks, axis: TimeAxis, ranks: int, *, pale: bool 
     return [{**trace, "opacity": _PALE} for trace in traces] if pale else traces
 
 
-def rank_axis(ranks: int) -> Drawn:
+def rank_axis(ranks: int) -> Attributes:
     """Return the axis of ranks, the first on top."""
-    ticks: Drawn = {"tickvals": [*range(ranks)], "ticktext": [f"rank {rank} " for rank in range(ranks)]}
+    ticks: Attributes = {"tickvals": [*range(ranks)], "ticktext": [f"rank {rank} " for rank in range(ranks)]}
     if ranks > _NAMED:
         ticks = {"tickvals": [*range(0, ranks, 8)], "ticktext": [f"rank {rank} " for rank in range(0, ranks, 8)]}
     return {"range": [ranks - 0.45, -0.55], "showgrid": False, "zeroline": False, **ticks}
 
 
-def end_marks(ends: Sequence[End], axis: TimeAxis) -> dict[str, list[Drawn]]:
+def end_marks(ends: Sequence[End], axis: TimeAxis) -> dict[str, list[Attributes]]:
     """Return an upright line for each end, named above the chart, each name in a row of its own."""
     shapes, notes = [], []
     for row, end in enumerate(ends):
         x = end.seconds * axis.factor
         side = "right" if x > axis.end / 2 else "left"
         shapes.append(rule(x=x, colour=end.colour, width=1.8, dash=end.dash))
-        position: Drawn = {"yref": "paper", "xanchor": side, "yanchor": "bottom", "yshift": 14 * row}
+        position: Attributes = {"yref": "paper", "xanchor": side, "yanchor": "bottom", "yshift": 14 * row}
         notes.append(label(f"{end.name}: {seconds_text(end.seconds)}", x, 1, end.colour, **position))
     return {"shapes": shapes, "annotations": notes}
 
@@ -301,7 +301,7 @@ def gantt_keys(ranks: int) -> list[Key]:
     return keys
 
 
-def _group_bars(blocks: EpochBlocks, axis: TimeAxis, *, numbered: bool) -> list[Drawn]:
+def _group_bars(blocks: EpochBlocks, axis: TimeAxis, *, numbered: bool) -> list[Attributes]:
     """Return two traces: groups, and those of the rank that sets the pace of its iteration."""
     groups, pace = blocks.groups, blocks.pace() if blocks.ranks > 1 else {}
     sets_pace = np.array([pace.get(step) == rank for step, rank in _pairs(groups, "step", "rank")], bool)
@@ -313,7 +313,7 @@ def _group_bars(blocks: EpochBlocks, axis: TimeAxis, *, numbered: bool) -> list[
     return traces
 
 
-def _bars_of_groups(name: str, rows: Rows, axis: TimeAxis, first: int, *, numbered: bool) -> Drawn:
+def _bars_of_groups(name: str, rows: Rows, axis: TimeAxis, first: int, *, numbered: bool) -> Attributes:
     starts, lengths = axis.bars(rows)
     colours = [TONES[name][(step - first) % 2] for step in rows["step"].tolist()]
     texts = [
@@ -326,7 +326,7 @@ def _bars_of_groups(name: str, rows: Rows, axis: TimeAxis, first: int, *, number
         "rank %{customdata[3]}: group %{customdata[0]}, iteration %{customdata[1]} (step %{customdata[2]}), "
         f"%{{x:.4g}} {axis.unit}<extra></extra>"
     )
-    style: Drawn = {"marker": {"color": colours, "line": {"width": 1, "color": "white"}}, "width": 0.78}
+    style: Attributes = {"marker": {"color": colours, "line": {"width": 1, "color": "white"}}, "width": 0.78}
     style |= {"textposition": "inside", "textangle": 0, "insidetextanchor": "middle", "constraintext": "none"}
     text_colours = ["white" if colour in white else TEXT_COLOUR for colour in colours]
     style["insidetextfont"] = {"size": 11, "color": text_colours}
@@ -335,10 +335,10 @@ def _bars_of_groups(name: str, rows: Rows, axis: TimeAxis, first: int, *, number
     )
 
 
-def _pause_bars(pauses: Rows, axis: TimeAxis, *, hatched: bool) -> list[Drawn]:
+def _pause_bars(pauses: Rows, axis: TimeAxis, *, hatched: bool) -> list[Attributes]:
     """Return waiting, hatched where rows are high enough, and exchanges."""
     hatch = {"shape": "/", "fgcolor": PURGE_COLOUR, "size": 6, "solidity": 0.22}
-    markers: Mapping[str, Drawn] = {
+    markers: Mapping[str, Attributes] = {
         "wait": {"color": "rgba(0,0,0,0)", "line": {"width": 0.5, "color": PURGE_COLOUR}, "pattern": hatch}
         if hatched
         else {"color": PHASE_COLOURS["wait"], "line": {"width": 0}},
@@ -363,7 +363,6 @@ def _pairs(rows: Rows, *names: str) -> list[tuple[int, ...]]:
 
 
 _ROOM = 1.02  # end of the axis over the end of what is drawn
-_SHORT = {PACE: "sets the pace"}  # in legends of charts that stand beside each other
 
 
 def planned_figure(
@@ -392,24 +391,21 @@ def planned_figure(
     end = bound_end(lower_bound_s(times_s, schedule.parts, per_rank=per_rank, allreduce_s=allreduce_s))
     axis = time_axis(blocks, [end])
     bound = [end.seconds * axis.factor] * 2
-    data = [
-        {**trace, "name": _SHORT.get(trace["name"], trace["name"])}
-        for trace in gantt_traces(blocks, axis, schedule.parts)
-    ]
+    data = gantt_traces(blocks, axis, schedule.parts)
     data.append(
         line(f"{end.name}: {seconds_text(end.seconds)}", bound, [-0.55, schedule.parts - 0.45], end.colour, dash="dash")
     )
     last = axis.end if until_s is None else until_s * axis.factor
     title, x_title = "Planned epoch" + (label and f" · {label}"), f"time since the epoch began ({axis.unit})"
     x_axis = {"range": [0, _ROOM * last], "showgrid": False}
-    return chart(
-        title,
-        x_title,
-        "",
+    return card(
         data,
+        title,
+        keys=trace_keys(data),
+        x_title=x_title,
         barmode="overlay",
         bargap=0.25,
         xaxis=x_axis,
         yaxis=rank_axis(schedule.parts),
-        margin={"l": 72, "r": 14, "t": 34, "b": 78},
+        margin={"l": 72},
     )

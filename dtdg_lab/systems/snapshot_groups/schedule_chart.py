@@ -133,8 +133,8 @@ SCHEDULE = Chart(
     title="Schedule",
     figure=schedule_figure,
     caption=schedule_caption,
-    place="picture",
-    shown=is_scheduled,
+    section="picture",
+    applies=is_scheduled,
     help=(
         "A row is a rank, a block a group of snapshots with its number. Shades alternate by iteration; ranks meet at "
         "the end of each."

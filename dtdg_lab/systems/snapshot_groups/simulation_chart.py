@@ -10,10 +10,10 @@ from typing import Any
 from dtdg_lab.core.units import format_percent, format_seconds
 from dtdg_lab.systems.snapshot_groups.schedulers.simulation import PAPER_THROUGHPUT
 from dtdg_lab.visualization import palette
-from dtdg_lab.visualization.chart import CaptionedFigure, Figure
-from dtdg_lab.visualization.layout import chart, counts_axis
-from dtdg_lab.visualization.panels import grid
-from dtdg_lab.visualization.traces import SYMBOLS, Drawn, line, points
+from dtdg_lab.visualization.axes import counts_axis
+from dtdg_lab.visualization.chart import CaptionedFigure, Figure, card, trace_keys
+from dtdg_lab.visualization.sheet import STUDY_HEIGHT, sheet
+from dtdg_lab.visualization.traces import SYMBOLS, Attributes, line, points
 
 Row = Mapping[str, Any]
 _PAPER_LEAST = 0.85  # throughput the paper reaches at its largest cluster
@@ -31,29 +31,27 @@ def simulation_figure(rows: Sequence[Row], *, paper: Mapping[int, float] | None 
     reached = PAPER_THROUGHPUT if paper is None else paper
     curves = list(dict.fromkeys(str(row.get("curve") or "") for row in rows))
     names = list(dict.fromkeys(str(row["scheduler"]) for row in rows))
-    panels: list[CaptionedFigure] = []
+    cards: list[CaptionedFigure] = []
     for draw in (_throughput, _imbalance, _idle, _solving):
         for curve in curves:
             curve_rows = [row for row in rows if str(row.get("curve") or "") == curve]
-            panels.append(draw(curve_rows, names, f" · {curve}" if curve else "", reached))
-    nothing = chart("Throughput", "ranks", "share of one rank's", [], empty="nothing simulated")
-    return grid(panels or [(nothing, "")], title="Simulation of schedules on many ranks")
+            cards.append(draw(curve_rows, names, f" · {curve}" if curve else "", reached))
+    if not cards:
+        cards = [(card([], "Throughput", unit="share of one rank's", empty="nothing simulated"), "")]
+    return sheet(cards, title="Simulation of schedules on many ranks", plot_height=STUDY_HEIGHT)
 
 
 def _throughput(rows: list[Row], names: list[str], curve: str, paper: Mapping[int, float]) -> CaptionedFigure:
     data = _lines(rows, names, "throughput")
     bound = {int(row["ranks"]): row["bound_throughput"] for row in rows if row.get("bound_throughput") is not None}
-    hidden: Drawn = {"showlegend": False}
     if bound:
         counts, name = sorted(bound), "bound: none can be better"
         hover = "%{x} ranks: %{y:.4f}"
-        data.append(
-            line(name, counts, [bound[count] for count in counts], hover=hover, width=1.5, dash="dash", **hidden)
-        )
+        data.append(line(name, counts, [bound[count] for count in counts], hover=hover, width=1.5, dash="dash"))
     if paper:
-        star: Drawn = {"size": 12, "marker": {"symbol": "star-open"}, **hidden}
+        star: Attributes = {"size": 12, "marker": {"symbol": "star-open"}}
         name, hover = "the paper's DyGNeX-G", "%{x} ranks: %{y:.3f}"
-        data.append(points(name, list(paper), list(paper.values()), "black", hover, **star))
+        data.append(points(name, list(paper), list(paper.values()), palette.TEXT_COLOUR, hover, **star))
     lowest = min((value for trace in data for value in trace["y"] if value is not None), default=0.0)
     axis = {"range": [min(0.9 * lowest, 0.8), 1.02]}
     figure = _over_ranks(rows, f"Throughput per rank{curve}", "share of one rank's", data, axis)
@@ -64,8 +62,7 @@ def _throughput(rows: list[Row], names: list[str], curve: str, paper: Mapping[in
     caption += f"; the bound is {format_percent(bound[largest])}" if largest in bound else ""
     if "psg" in last and best != "psg":
         caption += f" and psg keeps {format_percent(last['psg'])}"
-    marks = "Dashed: a bound of all schedules. " * bool(bound) + "Stars: the paper's DyGNeX-G. " * bool(paper)
-    return figure, f"{caption}.{_drop(rows, best)} {marks}".strip()
+    return figure, f"{caption}.{_drop(rows, best)}"
 
 
 def _drop(rows: list[Row], name: str) -> str:
@@ -111,22 +108,22 @@ def _solving(rows: list[Row], names: list[str], curve: str, _: Mapping[int, floa
     return _over_ranks(rows, f"Time to make the schedule{curve}", "time", data, axis), caption
 
 
-def _lines(rows: list[Row], names: list[str], key: str, factor: float = 1.0) -> list[Drawn]:
+def _lines(rows: list[Row], names: list[str], key: str, factor: float = 1.0) -> list[Attributes]:
     lines = []
     for index, name in enumerate(names):
         points_by_ranks = sorted((row for row in rows if row["scheduler"] == name), key=lambda row: int(row["ranks"]))
         y = [None if row.get(key) is None else round(row[key] * factor, 6) for row in points_by_ranks]
         colour = palette.series_colour(index)
         marker = {"symbol": SYMBOLS[index % len(SYMBOLS)], "size": 7, "color": colour}
-        style: Drawn = {"hover": "%{x} ranks: %{y:.4g}", "mode": "lines+markers", "marker": marker}
+        style: Attributes = {"hover": "%{x} ranks: %{y:.4g}", "mode": "lines+markers", "marker": marker}
         if points_by_ranks:
             lines.append(line(name, [int(row["ranks"]) for row in points_by_ranks], y, colour, **style))
     return lines
 
 
-def _over_ranks(rows: list[Row], title: str, y_title: str, data: list[Drawn], y_axis: Drawn) -> Figure:
+def _over_ranks(rows: list[Row], title: str, unit: str, data: list[Attributes], y_axis: Attributes) -> Figure:
     x_axis = counts_axis([int(row["ranks"]) for row in rows])
-    return chart(title, "ranks", y_title, data, xaxis=x_axis, yaxis=y_axis, showlegend=True)
+    return card(data, title, unit=unit, keys=trace_keys(data), x_title="ranks", xaxis=x_axis, yaxis=y_axis)
 
 
 def _decades(values: Sequence[float]) -> dict[str, Any]:

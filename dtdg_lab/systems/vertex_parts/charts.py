@@ -15,25 +15,24 @@ from dtdg_lab.partition.measured_partition import partition_graph
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array
 from dtdg_lab.records.tables import RunTables
-from dtdg_lab.visualization.chart import NOTHING_YET, CaptionedFigure, Chart, ChartOptions, Figure, Key, Place, card
+from dtdg_lab.visualization.bar_charts import compared_bars
+from dtdg_lab.visualization.chart import NOTHING_YET, CaptionedFigure, Chart, ChartOptions, Figure, Key, Section, card
 from dtdg_lab.visualization.graphs.partition import (
     EVEN,
     binned,
     darkest_key,
-    map_figure,
-    map_words,
-    matrix_figure,
+    map_caption,
     over_mean,
     part_load,
+    part_map,
 )
 from dtdg_lab.visualization.graphs.partition import load_caption as part_load_caption
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, HEAT_SCALES, series_colour
-from dtdg_lab.visualization.panels import compared_panel
 from dtdg_lab.visualization.runs.step_memory import step_memory_chart
-from dtdg_lab.visualization.runs.transfers import transfers_chart
+from dtdg_lab.visualization.runs.transfers import Traffic, traffic_card, transfers_chart
 from dtdg_lab.visualization.runs.waiting import communication_chart, waiting_chart
-from dtdg_lab.visualization.traces import Drawn, bars, heat, level_bars
+from dtdg_lab.visualization.traces import Attributes, bars, heat, level_bars
 
 TITLE = "What each part needs from the others"
 LOAD_TITLE = "Load of the parts"
@@ -69,12 +68,12 @@ def part_charts() -> Sequence[Chart]:
     """Return the picture, the supporting charts and the folded ones."""
     return (
         PICTURE,
-        waiting_chart(shown=has_parts),
-        transfers_chart(shown=exchanges_rows),
+        waiting_chart(applies=has_parts),
+        transfers_chart(applies=exchanges_rows),
         _load_chart("supporting", copies_rows),  # beside waiting, as nothing is sent but gradients
         _load_chart("folded", exchanges_rows),
         step_memory_chart(has_parts),
-        communication_chart("folded", shown=exchanges_rows),
+        communication_chart("folded", applies=exchanges_rows),
     )
 
 
@@ -100,14 +99,14 @@ def needs_figure(tables: RunTables, options: ChartOptions) -> Figure:
     verb = "received" if facts.exchanges else "copied"
     rows, bounds = binned(facts.maps["halo" if facts.exchanges else "replicated"], facts.bounds)
     hover = f"part %{{y}}, snapshot %{{x:.0f}}: %{{z:,.4~g}} rows {verb}<extra></extra>"
-    style: Drawn = {"span": (0, float(rows.max()) or 1.0), "showscale": False, "hover": hover}
+    style: Attributes = {"span": (0, float(rows.max()) or 1.0), "showscale": False, "hover": hover}
     style |= {"xgap": 1, "ygap": 1} if facts.parts <= 32 else {}
     x = (bounds - 0.5).tolist()
     data = [
         heat(f"rows {verb}", rows.round(2).tolist(), x, range(facts.parts), HEAT_SCALES["halo"], **style),
         _work_bars(times),
     ]
-    bare: Drawn = {"showgrid": False, "zeroline": False, "tickangle": 0, "tickfont": {"size": 11}}
+    bare: Attributes = {"showgrid": False, "zeroline": False, "tickangle": 0, "tickfont": {"size": 11}}
     ticks = [*range(0, facts.parts, max(1, -(-facts.parts // 16)))]
     part_names = {"tickvals": ticks, "ticktext": [f"part {part} " for part in ticks]}
     end = 1.02 * max(1.0, float(times.max()))
@@ -120,7 +119,7 @@ def needs_figure(tables: RunTables, options: ChartOptions) -> Figure:
     keys: list[Key] = [darkest_key(float(rows.max()), "rows", "halo")]
     if times.max() > EVEN:
         keys.append(("most work", series_colour(1), "box"))
-    mean_line: Drawn = {"type": "line", "xref": "x2", "yref": "paper", "x0": 1, "x1": 1, "y0": 0, "y1": 1}
+    mean_line: Attributes = {"type": "line", "xref": "x2", "yref": "paper", "x0": 1, "x1": 1, "y0": 0, "y1": 1}
     return card(
         data,
         TITLE,
@@ -154,8 +153,8 @@ PICTURE = Chart(
     title=TITLE,
     figure=needs_figure,
     caption=needs_caption,
-    place="picture",
-    shown=has_parts,
+    section="picture",
+    applies=has_parts,
     rollups=(STEPS,),
     help="Strong columns are snapshots that cost most, strong rows are parts that read most from others.",
 )
@@ -178,7 +177,7 @@ def _one_part(facts: PartitionFacts) -> Figure:
     )
 
 
-def _work_bars(times: Array) -> Drawn:
+def _work_bars(times: Array) -> Attributes:
     """Return a bar for each part, the largest in orange; of many parts those with most and least work."""
     parts = [*range(len(times))]
     if len(times) > MOST_BARS:
@@ -187,7 +186,7 @@ def _work_bars(times: Array) -> Drawn:
     busiest = int(times.argmax()) if times.max() > EVEN else -1
     names = [f"{len(times) - 2 * _ENDS} more" if part < 0 else f"part {part}" for part in parts]
     values = [0.0 if part < 0 else round(float(times[part]), 4) for part in parts]
-    style: Drawn = {
+    style: Attributes = {
         "text": ["" if part < 0 else three_digits(float(times[part])) for part in parts],
         "textposition": "inside",
         "insidetextanchor": "start",
@@ -200,7 +199,7 @@ def _work_bars(times: Array) -> Drawn:
     return level_bars("work", names, values, colours, "%{y}: %{x:.3~g} times the mean<extra></extra>", **style)
 
 
-def _heading(text: str, x: float) -> Drawn:
+def _heading(text: str, x: float) -> Attributes:
     position = {"xref": "paper", "yref": "paper", "x": x, "y": 1, "xanchor": "left", "yanchor": "bottom"}
     return {"text": text, **position, "showarrow": False, "font": {"size": 11.5, "color": _TEXT_COLOUR}}
 
@@ -224,14 +223,14 @@ def load_caption(tables: RunTables, options: ChartOptions) -> str:
     return NOTHING_YET if facts is None else part_load_caption(facts)
 
 
-def _load_chart(section: Place, is_shown: Callable[[RunTables], bool]) -> Chart:
+def _load_chart(section: Section, is_shown: Callable[[RunTables], bool]) -> Chart:
     return Chart(
         name="part_load",
         title=LOAD_TITLE,
         figure=load_figure,
         caption=load_caption,
-        place=section,
-        shown=is_shown,
+        section=section,
+        applies=is_shown,
         help="1 is an even share. Load is the number of walks into a part's nodes; a step ends with the slowest part.",
     )
 
@@ -246,21 +245,20 @@ def vertex_pictures(system: System, graph: DynamicGraph) -> list[CaptionedFigure
     partitions = {rule: partition_graph(graph, rule, PARTS) for rule in dict.fromkeys((partitioner, "hash", "metis"))}
     rows = {rule: float(getattr(partition.measures, name).sum()) for rule, partition in partitions.items()}
     facts = PartitionFacts.read(partitions[partitioner].to_dict())
-    panels = [(map_figure(name, facts.maps[name], facts.bounds), map_words(name, facts))]
+    cards = [(part_map(name, facts), map_caption(name, facts))]
     if name == "halo":
-        panels.append(_bytes_between_parts(facts))
+        cards.append(_bytes_between_parts(facts))
     quantity = "Rows copied" if name == "replicated" else "Halo rows of a step"
     caption = (
         f"{quantity} with {PARTS} partitions of the same small graph. Fewer are better: a partitioner uses the "
         "structure of the graph or ignores it (hash)."
     )
-    return [*panels, compared_panel(quantity, "rows", rows, highlighted=partitioner, caption=caption)]
+    return [*cards, compared_bars(quantity, "rows", rows, highlighted=partitioner, caption=caption)]
 
 
 def _bytes_between_parts(facts: PartitionFacts) -> CaptionedFigure:
-    passes = {pass_name: layers.sum(axis=0).astype(np.float64) for pass_name, layers in facts.predicted.items()}
-    top = float(np.sum(list(passes.values()), axis=0).max())
-    return matrix_figure("Bytes between partitions", passes, who="partition", top=top), (
+    traffic = Traffic({pass_name: layers.sum(axis=0) for pass_name, layers in facts.predicted.items()})
+    return traffic_card(None, traffic, who="partition"), (
         "Counted from the partition: neighbour rows forward, their gradients backward. Unlike ESDG's, they depend on "
         "the edges, and pairs differ."
     )

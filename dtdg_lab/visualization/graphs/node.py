@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.visualization import palette
-from dtdg_lab.visualization.chart import Figure
+from dtdg_lab.visualization.axes import FROM_ZERO, RIGHT_AXIS
+from dtdg_lab.visualization.chart import Figure, card, trace_keys
 from dtdg_lab.visualization.graphs.statistics import SNAPSHOT, Floats
-from dtdg_lab.visualization.layout import FROM_ZERO, axis_words, chart, right_axis
-from dtdg_lab.visualization.traces import Drawn, bars
+from dtdg_lab.visualization.sheet import STUDY_HEIGHT, sheet
+from dtdg_lab.visualization.traces import Attributes, bars
 
+LARGEST_TITLE = "Largest difference of a hidden value"
 _COLOURS = 8  # of the palette; from there on lines are dotted
 
 
@@ -34,10 +36,9 @@ def vertex_figure(
         *(_line(name, values, _style(index)) for index, (name, values) in enumerate(predictions.items())),
     ]
     title = f"Node {vertex}: its label, and what each model predicts"
-    layout: Drawn = {"yaxis": {"overlaying": "y2"}, "height": 420, "margin": {"l": 56, "t": 34, "b": 96}}
-    figure = chart(title, SNAPSHOT, "label", data, showlegend=True, **layout)
-    right_axis(figure["layout"], "in-neighbours", 56, overlaying=None, **FROM_ZERO)
-    return figure
+    right = {**RIGHT_AXIS, **FROM_ZERO, "overlaying": None}
+    axes: Attributes = {"yaxis": {"overlaying": "y2"}, "yaxis2": right, "margin": {"r": 48}}
+    return card(data, title, unit="label", keys=trace_keys(data), x_title=SNAPSHOT, **axes)
 
 
 def perturbation_figure(affected: Mapping[str, NDArray[np.integer]], largest: Mapping[str, Floats]) -> Figure:
@@ -47,26 +48,18 @@ def perturbation_figure(affected: Mapping[str, NDArray[np.integer]], largest: Ma
         affected: model -> shape (T',): number of affected nodes.
         largest: model -> shape (T',): the largest difference of a hidden value.
     """
-    data = []
-    points: Drawn = {"mode": "lines+markers", "marker": {"size": 4}}  # a change may last one snapshot
-    for index, name in enumerate(affected):
-        data.append(_line(name, _gaps(affected[name]), _style(index), **points))
-        data.append(_line(name, _gaps(largest[name]), _style(index), **points, yaxis="y2", showlegend=False))
-    titles = ("Nodes that a change of one node affects, and how strongly", "snapshots since the change (number)")
-    layout: Drawn = {"showlegend": True, "height": 520, "margin": {"l": 64, "r": 14, "t": 34, "b": 96}}
-    figure = chart(*titles, "affected nodes", data, yaxis={"type": "log", "dtick": 1}, **layout)
-    below: Drawn = {"exponentformat": "power", "dtick": 2}
-    _add_panel(figure["layout"], "largest difference of a hidden value", **below)
-    return figure
+    cards = [
+        (_after_change(affected, "Affected nodes", {"type": "log", "dtick": 1}), ""),
+        (_after_change(largest, LARGEST_TITLE, {"type": "log", "exponentformat": "power", "dtick": 2}), ""),
+    ]
+    title = "Nodes that a change of one node affects, and how strongly"
+    return sheet(cards, title=title, columns=1, plot_height=STUDY_HEIGHT)
 
 
-def _add_panel(layout: dict[str, Any], title: str, **changes: Any) -> None:
-    """Make room for a second panel under the first, over the same x axis."""
-    below = {**layout["yaxis"], "domain": [0.0, 0.45]}
-    layout["annotations"] = [*layout["annotations"], axis_words(title, 0.45)]
-    layout["yaxis"] = {**layout["yaxis"], "domain": [0.55, 1.0]}
-    layout["yaxis2"] = {**below, "anchor": "x", **changes}
-    layout["xaxis"] = {**layout["xaxis"], "anchor": "y2"}
+def _after_change(values: Mapping[str, NDArray[Any]], title: str, axis: Attributes) -> Figure:
+    points: Attributes = {"mode": "lines+markers", "marker": {"size": 4}}  # a change may last one snapshot
+    data = [_line(name, _gaps(values[name]), _style(index), **points) for index, name in enumerate(values)]
+    return card(data, title, keys=trace_keys(data), x_title="snapshots since the change (number)", yaxis=axis)
 
 
 def _gaps(values: NDArray[Any]) -> NDArray[np.float64]:
@@ -78,7 +71,12 @@ def _style(index: int) -> dict[str, Any]:
     return {"color": palette.series_colour(index), "width": 1.6, "dash": "solid" if index < _COLOURS else "dot"}
 
 
-def _line(name: str, values: Floats, stroke: Drawn, **extra: Any) -> Drawn:
+def _line(name: str, values: Floats, stroke: Attributes, **extra: Any) -> Attributes:
     ys = [None if np.isnan(value) else value for value in values.tolist()]
-    style: Drawn = {"mode": "lines", "line": stroke, "hovertemplate": "snapshot %{x}: %{y:.4~g}", "connectgaps": False}
+    style: Attributes = {
+        "mode": "lines",
+        "line": stroke,
+        "hovertemplate": "snapshot %{x}: %{y:.4~g}",
+        "connectgaps": False,
+    }
     return {"type": "scatter", "name": name, "x": list(range(len(ys))), "y": ys, **style, **extra}

@@ -17,11 +17,11 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import split
 from dtdg_lab.graphs.statistics import GraphStatistics, statistics_of
 from dtdg_lab.visualization import palette
-from dtdg_lab.visualization.chart import Figure
-from dtdg_lab.visualization.layout import FROM_ZERO, chart, right_axis
+from dtdg_lab.visualization.axes import FROM_ZERO, RIGHT_AXIS
+from dtdg_lab.visualization.chart import Figure, card, trace_keys
 from dtdg_lab.visualization.palette import coloured
 from dtdg_lab.visualization.thinning import runs_of, shown_indices
-from dtdg_lab.visualization.traces import Drawn, bars, box, label, line, points
+from dtdg_lab.visualization.traces import Attributes, bars, box, label, line, points
 
 Floats = NDArray[np.floating]
 
@@ -61,12 +61,12 @@ def spans_of(snapshots: int, edge_life: int, protocol: str) -> tuple[list[Span],
     return spans, ""
 
 
-def span_marks(spans: list[Span]) -> Drawn:
+def span_marks(spans: list[Span]) -> Attributes:
     """Return bands and their names for a layout; snapshot t covers t - 1/2 to t + 1/2."""
     snapshots = spans[-1][2] + 1 if spans else 1
     shapes, names = [], []
     for name, first, last in spans:
-        style: Drawn = {"opacity": 0.25 if name == PURGE else 0.08, "line": {"width": 0}, "layer": "below"}
+        style: Attributes = {"opacity": 0.25 if name == PURGE else 0.08, "line": {"width": 0}, "layer": "below"}
         shapes.append(box((first - 0.5, last + 0.5), (0, 1), yref="paper", fillcolor=split_colour(name), **style))
         if last + 1 - first >= _NARROW * snapshots:
             middle = (first + last) / 2
@@ -85,7 +85,7 @@ def split_colour(name: str) -> str:
 _BURST = 3.0  # a snapshot of so many times the median's edges is called a burst
 
 
-def size_words(statistics: GraphStatistics) -> str:
+def size_caption(statistics: GraphStatistics) -> str:
     """Return how large the graph is, and how unevenly, in words."""
     edges = statistics.edges
     median = float(np.median(edges))
@@ -102,7 +102,7 @@ def size_words(statistics: GraphStatistics) -> str:
     return text
 
 
-def overlap(statistics: GraphStatistics) -> str:
+def overlap_caption(statistics: GraphStatistics) -> str:
     """Return how much neighbours share, and what that means, in words."""
     mean = mean_of(statistics.kept)
     if np.isnan(mean):
@@ -115,7 +115,7 @@ def overlap(statistics: GraphStatistics) -> str:
     return text + ". The less is shared, the more there is to predict."
 
 
-def degrees(statistics: GraphStatistics) -> str:
+def degrees_caption(statistics: GraphStatistics) -> str:
     """Return how heavy the tail of the in-degrees is, in words."""
     quantiles = statistics.in_degrees
     if not quantiles:
@@ -129,7 +129,7 @@ def degrees(statistics: GraphStatistics) -> str:
     )
 
 
-def baselines(statistics: GraphStatistics) -> str:
+def baselines_caption(statistics: GraphStatistics) -> str:
     """Return what a model has to beat, in words."""
     persistence, mean = statistics.persistence_mse, statistics.mean_mse
     text = f"Persistence scores {persistence:.3g}, the mean {mean:.3g}."
@@ -177,16 +177,16 @@ class GraphCharts:
     def captions(self) -> dict[str, str]:
         """Return what to look for in each chart."""
         statistics = self.statistics
-        size = size_words(statistics)
+        size = size_caption(statistics)
         return {
             "size": f"{size} No parts are shaded: {self.no_split}" if self.no_split else size,
-            "overlap": overlap(statistics),
-            "degrees": degrees(statistics),
-            "baselines": baselines(statistics),
+            "overlap": overlap_caption(statistics),
+            "degrees": degrees_caption(statistics),
+            "baselines": baselines_caption(statistics),
         }
 
 
-def _over_time(name: str, values: NDArray[Any], colour: str, *, start: int = 0, **style: Any) -> Drawn:
+def _over_time(name: str, values: NDArray[Any], colour: str, *, start: int = 0, **style: Any) -> Attributes:
     """Return a line over snapshots with as many points as a picture can show; NaN is a gap."""
     numbers = values.astype(np.float64)
     indices = shown_indices(numbers)
@@ -195,13 +195,13 @@ def _over_time(name: str, values: NDArray[Any], colour: str, *, start: int = 0, 
     return line(name, snapshots, ys, colour, "snapshot %{x}: %{y:,.4~g}", width=1.6, mode="lines", **style)
 
 
-def _snapshots_chart(
-    statistics: GraphStatistics, spans: list[Span], title: str, y_title: str, data: list[Drawn]
+def _over_snapshots(
+    statistics: GraphStatistics, spans: list[Span], data: list[Attributes], title: str, unit: str, **changes: Any
 ) -> Figure:
     """Return a chart over all snapshots, with the parts of the split shaded."""
     x_axis = {"range": [-0.5, max(len(statistics.edges) - 0.5, 0.5)]}
-    marks = span_marks(spans)
-    return chart(title, SNAPSHOT, y_title, data, xaxis=x_axis, yaxis=FROM_ZERO, showlegend=True, **marks)
+    layout = {"xaxis": x_axis, "yaxis": FROM_ZERO, **span_marks(spans), **changes}
+    return card(data, title, unit=unit, keys=trace_keys(data), x_title=SNAPSHOT, **layout)
 
 
 def _size(statistics: GraphStatistics, spans: list[Span]) -> Figure:
@@ -211,17 +211,16 @@ def _size(statistics: GraphStatistics, spans: list[Span]) -> Figure:
     ]
     if statistics.empty:
         data.append(_empty_marks(statistics))
-    figure = _snapshots_chart(statistics, spans, "Edges and nodes over time", "distinct edges", data)
-    right_axis(figure["layout"], "nodes", 48, **FROM_ZERO)
-    return figure
+    right: Attributes = {"yaxis2": {**RIGHT_AXIS, **FROM_ZERO}, "margin": {"r": 48}}
+    return _over_snapshots(statistics, spans, data, "Edges and nodes over time", "distinct edges", **right)
 
 
-def _empty_marks(statistics: GraphStatistics) -> Drawn:
+def _empty_marks(statistics: GraphStatistics) -> Attributes:
     """Return crosses at the foot of the chart for stretches of snapshots without edges."""
     stretches = runs_of(statistics.edges == 0)[:_MOST_EMPTY]
     texts = [f"snapshot {first}" if first == last else f"snapshots {first} to {last}" for first, last in stretches]
     x, y = [(first + last) / 2 for first, last in stretches], [0] * len(stretches)
-    style: Drawn = {"size": 8, "marker": {"symbol": "x"}, "cliponaxis": False, "text": texts}
+    style: Attributes = {"size": 8, "marker": {"symbol": "x"}, "cliponaxis": False, "text": texts}
     return points("no edges", x, y, palette.WARNING_COLOUR, "%{text}: no edges<extra></extra>", **style)
 
 
@@ -232,9 +231,8 @@ def _overlap(statistics: GraphStatistics, spans: list[Span]) -> Figure:
         ),
         _over_time("Jaccard index", 100 * statistics.jaccard, palette.series_colour(2), start=1),
     ]
-    figure = _snapshots_chart(statistics, spans, "Edges shared with the snapshot before", "share, %", data)
-    figure["layout"]["yaxis"]["range"] = [-2, 102]
-    return figure
+    y_axis = {"range": [-2, 102]}
+    return _over_snapshots(statistics, spans, data, "Edges shared with the snapshot before", "share, %", yaxis=y_axis)
 
 
 def _degrees(statistics: GraphStatistics) -> Figure:
@@ -243,7 +241,7 @@ def _degrees(statistics: GraphStatistics) -> Figure:
     indices = _spread(statistics.degrees)
     hover = "%{y:.3~g} of the in-degrees are at least %{x:,}"
     x, y = statistics.degrees[indices].tolist(), (above[indices] / total).tolist()
-    dots: Drawn = {"mode": "lines+markers", "marker": {"size": 4}, "width": 1}
+    dots: Attributes = {"mode": "lines+markers", "marker": {"size": 4}, "width": 1}
     data = [line("nodes and snapshots", x, y, palette.EDGE_COLOUR, hover, **dots)]
     if statistics.tail is not None:
         tail = statistics.tail
@@ -251,9 +249,14 @@ def _degrees(statistics: GraphStatistics) -> Figure:
         fitted = tail.values / total * (ends / tail.start) ** (1 - tail.exponent)
         name, x, y = f"power law, exponent {tail.exponent:.2f}", ends.tolist(), fitted.tolist()
         data.append(line(name, x, y, palette.BASELINE_COLOUR, hover, width=1.5, dash="dash"))
-    log: Drawn = {"type": "log", "dtick": 1}
-    axes: Drawn = {"xaxis": log, "yaxis": {**log, "exponentformat": "power"}, "showlegend": True}
-    return chart("In-degrees at least this large", "in-degree (edges)", "share of in-degrees above 0", data, **axes)
+    log: Attributes = {"type": "log", "dtick": 1}
+    texts: Attributes = {
+        "unit": "share of in-degrees above 0",
+        "x_title": "in-degree (edges)",
+        "keys": trace_keys(data),
+    }
+    y_axis = {**log, "exponentformat": "power"}
+    return card(data, "In-degrees at least this large", xaxis=log, yaxis=y_axis, **texts)
 
 
 def _spread(degrees: NDArray[np.int64], limit: int = 300) -> NDArray[np.int64]:
@@ -269,7 +272,7 @@ def _baselines(statistics: GraphStatistics, spans: list[Span]) -> Figure:
         _over_time("persistence: as before", statistics.persistence_errors, palette.series_colour(0)),
         _over_time("mean of all labels", statistics.mean_errors, palette.BASELINE_COLOUR, dash="dot"),
     ]
-    return _snapshots_chart(statistics, spans, "Baseline losses", "mean squared error of the label", data)
+    return _over_snapshots(statistics, spans, data, "Baseline losses", "mean squared error of the label")
 
 
 # Several cuts of one graph, or several graphs, side by side: what they share, and the losses of baselines.
@@ -307,17 +310,25 @@ def compare_graphs_figure(rows: Mapping[str, Mapping[str, float]]) -> Figure:
         return [None if math.isnan(row[column]) else row[column] for row in rows.values()]
 
     kept_label, hover = "edges kept by the next snapshot (right axis)", "%{x}: %{y:.4~g}"
-    over: Drawn = {"mode": "lines+markers", "marker": {}, "yaxis": "y2"}
+    over: Attributes = {"mode": "lines+markers", "marker": {}, "yaxis": "y2"}
     data = [
         bars("persistence", names, values("persistence"), palette.EDGE_COLOUR, hover),
         bars("mean of all labels", names, values("mean"), palette.BASELINE_COLOUR, hover),
         line(kept_label, names, values("kept"), palette.series_colour(1), "%{x}: %{y:.0%}", **over),
     ]
-    titles = ("Baseline losses by graph", "graph", "mean squared error of the label")
-    style: Drawn = {"barmode": "group", "bargap": 0.35, "showlegend": True}
-    figure = chart(*titles, data, xaxis={"type": "category"}, yaxis=FROM_ZERO, **style)
-    right_axis(figure["layout"], "share of edges kept", 56, range=[0, 1.02], tickformat=".0%")
-    return figure
+    right = {**RIGHT_AXIS, "range": [0, 1.02], "tickformat": ".0%"}
+    axes: Attributes = {"xaxis": {"type": "category", "tickangle": None}, "yaxis": FROM_ZERO, "yaxis2": right}
+    return card(
+        data,
+        "Baseline losses by graph",
+        unit="mean squared error of the label",
+        keys=trace_keys(data),
+        x_title="graph",
+        barmode="group",
+        bargap=0.35,
+        margin={"r": 56},
+        **axes,
+    )
 
 
 WIDTH, HEIGHT = 262, 74  # pixels
@@ -384,7 +395,7 @@ def message_html(message: str) -> str:
     return f'<div style="{style}">{html.escape(message, quote=False)}</div>'
 
 
-def thumbnail_words(snapshots: int, nodes: int, edges: int, kept_share: float) -> str:
+def thumbnail_caption(snapshots: int, nodes: int, edges: int, kept_share: float) -> str:
     """Return the caption of the picture."""
     shared = "" if np.isnan(kept_share) else f", {percent(kept_share)} shared by neighbours"
     return f"{snapshots:,} snapshots, {nodes:,} nodes, {edges:,} edges at most{shared}"

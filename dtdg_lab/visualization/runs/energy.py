@@ -18,6 +18,7 @@ from dtdg_lab.energy.total import MEASURED, STEPS, EnergyTotal, Stream, stream_o
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array, Rows, known
 from dtdg_lab.records.tables import RunTables
+from dtdg_lab.visualization.axes import NAMES
 from dtdg_lab.visualization.changes.marks import with_changes
 from dtdg_lab.visualization.chart import (
     FIRST_SECOND,
@@ -29,7 +30,6 @@ from dtdg_lab.visualization.chart import (
     Key,
     card,
 )
-from dtdg_lab.visualization.layout import NAMES
 from dtdg_lab.visualization.numbers import joules_text, percent_text, three_digits
 from dtdg_lab.visualization.palette import (
     INK_COLOUR,
@@ -41,7 +41,7 @@ from dtdg_lab.visualization.palette import (
 )
 from dtdg_lab.visualization.runs.step_time import PHASE_NAMES, TEXT_COLOURS, merge_small
 from dtdg_lab.visualization.runs.timeline import is_over
-from dtdg_lab.visualization.traces import Drawn, label, level_bars, line
+from dtdg_lab.visualization.traces import Attributes, label, level_bars, line
 
 TITLE = "Energy"
 UNKNOWN = "Energy is unknown: this machine neither measures nor models it."
@@ -170,7 +170,7 @@ def energy_figure(tables: RunTables, options: ChartOptions) -> Figure:
     if len(by_name) > AREAS:
         by_name = {"all ranks": np.sum(list(by_name.values()), axis=0)}
     unit, factor = ("kJ", 1e3) if sum(float(reading.joules.sum()) for reading in readings) >= KILO else ("J", 1.0)
-    data: list[Drawn] = []
+    data: list[Attributes] = []
     notes, lower = [], np.zeros(len(seconds))
     for index, (name, joules) in enumerate(by_name.items()):
         upper = lower + joules / factor
@@ -180,13 +180,13 @@ def energy_figure(tables: RunTables, options: ChartOptions) -> Figure:
         notes.append((name, colour, float(middle[-1]) if len(middle) else 0.0))
         lower = upper
     top = float(np.nanmax(lower)) if np.isfinite(lower).any() else 1.0
-    axes: Drawn = {
+    axes: Attributes = {
         "xaxis": {"range": [0, end * 1.005]},
         "yaxis": {"range": [0, 1.05 * top or 1.0], "nticks": 4, "tickformat": ",.4~g"},
     }
-    many: Drawn = {"margin": {"r": 68}, "annotations": _names(notes, top)} if len(by_name) > 1 else {}
+    many: Attributes = {"margin": {"r": 68}, "annotations": _names(notes, top)} if len(by_name) > 1 else {}
     kinds = sorted({"measured" if source in MEASURED else source for source in energy_total(tables).joules()})
-    titles: Drawn = {"unit": f"{unit}, all ranks, {join_words(kinds)}", "x_title": SECONDS_TITLE}
+    titles: Attributes = {"unit": f"{unit}, all ranks, {join_words(kinds)}", "x_title": SECONDS_TITLE}
     figure = card(data, TITLE, **titles, **axes, **many)
     figure["layout"] = with_changes(figure["layout"], tables, "seconds", 0.0, end * 1.005)
     return figure
@@ -213,7 +213,7 @@ def energy_chart() -> Chart:
         title=TITLE,
         figure=energy_figure,
         caption=energy_caption,
-        place="common",
+        section="common",
         rollups=(READINGS, STEP_JOULES),
         help="Joules since the start, each device once. A gap is time in which nothing was read.",
     )
@@ -290,7 +290,7 @@ def _joined(name: str, parts: Sequence[Rows]) -> Readings:
     return Readings(name, np.maximum(begins, 0.0)[order], ends[order], values[order])
 
 
-def _area(name: str, seconds: Array, bounds: tuple[Array, Array], joules: Array, colour: str) -> list[Drawn]:
+def _area(name: str, seconds: Array, bounds: tuple[Array, Array], joules: Array, colour: str) -> list[Attributes]:
     """Return an area between two curves, in pieces where they have gaps, and the curve on top of it."""
     lower, upper = bounds
     x: list[float | None] = []
@@ -301,7 +301,7 @@ def _area(name: str, seconds: Array, bounds: tuple[Array, Array], joules: Array,
             outline = [*seconds[piece].tolist(), *seconds[piece[::-1]].tolist()]
             x += [*(round(second, 3) for second in outline), None]
             y += [*upper[piece].round(3).tolist(), *lower[piece[::-1]].round(3).tolist(), None]
-    fill: Drawn = {
+    fill: Attributes = {
         "fill": "toself",
         "fillcolor": translucent(colour, 0.35),
         "width": 0,
@@ -317,9 +317,9 @@ def _area(name: str, seconds: Array, bounds: tuple[Array, Array], joules: Array,
     ]
 
 
-def _names(notes: Sequence[tuple[str, str, float]], top: float) -> list[Drawn]:
+def _names(notes: Sequence[tuple[str, str, float]], top: float) -> list[Attributes]:
     """Return the names at the right end, moved apart."""
-    placed: Drawn = {"xref": "paper", "xanchor": "left", "xshift": 3}
+    placed: Attributes = {"xref": "paper", "xanchor": "left", "xshift": 3}
     room, lowest, names = NAME_ROOM * top, 0.0, []
     for name, colour, y in notes:
         lowest = max(y, lowest)
@@ -362,7 +362,7 @@ def phases_in_order(bars: Mapping[str, Mapping[str, float]]) -> list[str]:
 
 def phase_bars(
     bars: Mapping[str, Mapping[str, float]], unit: str, *, digits: int = 4, named_from: float = inf
-) -> tuple[list[Drawn], list[Key]]:
+) -> tuple[list[Attributes], list[Key]]:
     """Return stacked level bars of amounts by phase, and the keys of the phases.
 
     Args:
@@ -371,11 +371,11 @@ def phase_bars(
         digits: after the point.
         named_from: amount from which a part of a bar has the name of its phase.
     """
-    data, keys = list[Drawn](), list[Key]()
+    data, keys = list[Attributes](), list[Key]()
     for phase in phases_in_order(bars):
         colour, name = ENERGY_COLOURS.get(phase, "#8A9099"), ENERGY_NAMES.get(phase, phase)
         values = [round(phases.get(phase, 0.0), digits) for phases in bars.values()]
-        style: Drawn = {"marker": {"color": colour, "line": {"width": 0}}}
+        style: Attributes = {"marker": {"color": colour, "line": {"width": 0}}}
         if phase in STALLED:
             style["marker"]["pattern"] = {"shape": "/", "size": 6, "solidity": 0.35}
         if named_from < inf:
@@ -400,7 +400,7 @@ def energy_by_phase_figure(tables: RunTables, options: ChartOptions) -> Figure:
     unit, factor = ("kJ", 1e3) if total.total() >= KILO else ("J", 1.0)
     amounts = {name: {phase: joules / factor for phase, joules in phases.items()} for name, phases in bars.items()}
     data, keys = phase_bars(amounts, f" {unit}")
-    axes: Drawn = {"xaxis": {"rangemode": "tozero"}, "yaxis": NAMES, "barmode": "stack", "bargap": 0.3}
+    axes: Attributes = {"xaxis": {"rangemode": "tozero"}, "yaxis": NAMES, "barmode": "stack", "bargap": 0.3}
     return card(data, PHASES_TITLE, unit=unit, keys=keys, **axes)
 
 
@@ -420,7 +420,7 @@ def energy_by_phase_chart() -> Chart:
         title=PHASES_TITLE,
         figure=energy_by_phase_figure,
         caption=energy_by_phase_caption,
-        place="folded",
+        section="folded",
         rollups=(PHASE_JOULES,),
         help="Joules since the start. Hatched: joules that were spent standing still.",
     )

@@ -14,6 +14,7 @@ from dtdg_lab.config.catalogue import loss_name, metrics_of
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array, Rows, known
 from dtdg_lab.records.tables import RunTables
+from dtdg_lab.visualization.axes import log_axis
 from dtdg_lab.visualization.changes.marks import CHIPS, with_changes
 from dtdg_lab.visualization.chart import (
     FIRST_EPOCH,
@@ -27,12 +28,11 @@ from dtdg_lab.visualization.chart import (
     XAxis,
     card,
 )
-from dtdg_lab.visualization.layout import log_axis
 from dtdg_lab.visualization.metrics import BASELINE, finite_scores, main_metric, metric_name
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, SPLIT_COLOURS, STEP_COLOUR
 from dtdg_lab.visualization.run_names import sentence_case
-from dtdg_lab.visualization.traces import Drawn, label, line
+from dtdg_lab.visualization.traces import Attributes, label, line
 
 TITLE = "Loss"
 SPLIT_NAMES = {"train": "training", "validation": "validation", "test": "test"}
@@ -149,7 +149,7 @@ def loss_figure(tables: RunTables, options: ChartOptions) -> Figure:
         curves: list[tuple[Any, Any]] = [(steps.along(x), steps.values)] if len(steps.steps) > 1 else []
         curves += [([row[column] for row in splits[split]], values[split]) for split in shown_splits]
         notes.append(_persistence_label(persistence, curves, y_axis, end))
-    axes: Drawn = {"xaxis": {"range": [begin, 1.01 * end or 1.0]}, "yaxis": y_axis, "annotations": notes}
+    axes: Attributes = {"xaxis": {"range": [begin, 1.01 * end or 1.0]}, "yaxis": y_axis, "annotations": notes}
     figure = card(data, TITLE, unit=unit, keys=keys, x_title=x_title, **axes)
     figure["layout"] = with_changes(figure["layout"], tables, x, begin, 1.01 * end)
     return figure
@@ -157,21 +157,21 @@ def loss_figure(tables: RunTables, options: ChartOptions) -> Figure:
 
 def _split_lines(
     splits: Mapping[str, Sequence[Mapping[str, Any]]], values: Mapping[str, Sequence[Any]], column: str
-) -> tuple[list[Drawn], list[Key]]:
+) -> tuple[list[Attributes], list[Key]]:
     """Return a line for the values of each split, over a column of its rows; and keys, the last split's first."""
-    data: list[Drawn] = []
+    data: list[Attributes] = []
     keys: list[Key] = []
     for split, some in values.items():
         name, colour = SPLIT_NAMES[split], SPLIT_COLOURS[split]
         is_dotted = split != "train" and len(some) <= DOTTED
-        dots: Drawn = {"mode": "lines+markers", "marker": {"size": 4.5, "color": colour}} if is_dotted else {}
+        dots: Attributes = {"mode": "lines+markers", "marker": {"size": 4.5, "color": colour}} if is_dotted else {}
         data.append(line(name, [row[column] for row in splits[split]], some, colour, "%{x:.5~g}: %{y:.4~g}", **dots))
         keys.insert(0, (f"{name} {three_digits(some[-1])}", colour, "line"))
     return data, keys
 
 
-def _persistence_line(persistence: float, begin: float, end: float) -> Drawn:
-    style: Drawn = {"dash": "dash", "width": 1.4, "hoverinfo": "skip", "mode": "lines"}
+def _persistence_line(persistence: float, begin: float, end: float) -> Attributes:
+    style: Attributes = {"dash": "dash", "width": 1.4, "hoverinfo": "skip", "mode": "lines"}
     return line("persistence", [begin, end], [persistence, persistence], BASELINE_COLOUR, **style)
 
 
@@ -193,7 +193,7 @@ def _metric_figure(tables: RunTables, metric: str, x: XAxis) -> Figure:
     if persistence is not None:
         data.append(_persistence_line(persistence, begin, end))
         keys.append((f"persistence {three_digits(persistence)}", BASELINE_COLOUR, "dash"))
-    axes: Drawn = {"xaxis": {"range": [begin, 1.01 * end or 1.0]}, "yaxis": {"nticks": 5}}
+    axes: Attributes = {"xaxis": {"range": [begin, 1.01 * end or 1.0]}, "yaxis": {"nticks": 5}}
     figure = card(data, title, unit=unit, keys=keys, x_title=x_title, **axes)
     figure["layout"] = with_changes(figure["layout"], tables, x, begin, 1.01 * end)
     return figure
@@ -257,7 +257,7 @@ def loss_chart() -> Chart:
         title=TITLE,
         figure=loss_figure,
         caption=loss_caption,
-        place="common",
+        section="common",
         rollups=(STEP_LOSSES, EVALUATIONS),
         help="Pale: the loss of each step. Persistence predicts that nothing changes; below it, a model has learned. "
         f"Charts mark the newest {CHIPS} changes.",
@@ -270,13 +270,13 @@ def _finite(values: Array) -> Array:
     return values[np.isfinite(values)]
 
 
-def _step_lines(steps: Losses, x: XAxis) -> list[Drawn]:
+def _step_lines(steps: Losses, x: XAxis) -> list[Attributes]:
     """Return the pale line of steps, over a band where it is of means."""
-    pale: Drawn = {"width": 1, "mode": "lines", "hoverinfo": "skip"}
-    edge: Drawn = {"width": 0, "mode": "lines", "hoverinfo": "skip"}
+    pale: Attributes = {"width": 1, "mode": "lines", "hoverinfo": "skip"}
+    edge: Attributes = {"width": 0, "mode": "lines", "hoverinfo": "skip"}
     x_values, data = steps.along(x).tolist(), []
     if len(steps.lowest):
-        filled: Drawn = {"fill": "tonexty", "fillcolor": "rgba(159,195,220,0.35)"}
+        filled: Attributes = {"fill": "tonexty", "fillcolor": "rgba(159,195,220,0.35)"}
         data.append(line("least", x_values, known(steps.lowest), STEP_COLOUR, **edge))
         data.append(line("most", x_values, known(steps.highest), STEP_COLOUR, **edge, **filled))
     return [*data, line("each step", x_values, known(steps.values), STEP_COLOUR, **pale)]
@@ -287,7 +287,9 @@ def _persistence(splits: Mapping[str, Sequence[Mapping[str, Any]]], judged: str)
     return None if value is None or value <= 0 else float(value)
 
 
-def _persistence_label(persistence: float, curves: Sequence[tuple[Any, Any]], y_axis: Drawn, end: float) -> Drawn:
+def _persistence_label(
+    persistence: float, curves: Sequence[tuple[Any, Any]], y_axis: Attributes, end: float
+) -> Attributes:
     """Return the name of the dashed line at the one of its ends, above or below it, where fewest curves are."""
     is_linear = y_axis["type"] == "linear"
     level = persistence if is_linear else log10(persistence)
@@ -306,7 +308,7 @@ def _persistence_label(persistence: float, curves: Sequence[tuple[Any, Any]], y_
         return total
 
     side, edge = min(product(("right", "left"), ("bottom", "top")), key=covered)
-    style: Drawn = {"xref": "paper", "xanchor": side, "yanchor": edge, "bgcolor": "rgba(255,255,255,0.75)"}
+    style: Attributes = {"xref": "paper", "xanchor": side, "yanchor": edge, "bgcolor": "rgba(255,255,255,0.75)"}
     return label("persistence", float(side == "right"), level, size=10, borderpad=0, **style)
 
 
@@ -316,7 +318,7 @@ def _loss_axis(
     persistence: float | None,
     *,
     linear: bool,
-) -> Drawn:
+) -> Attributes:
     """Return an axis that fits evaluations and most steps, but not the first spike."""
     evaluated = [row["loss"] for rows in splits.values() for row in rows]
     near = _finite(np.array([*evaluated, persistence], np.float64))

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from dtdg_lab.config.model_facts import PASSES
 from dtdg_lab.records.events import MemoryFacts
 from dtdg_lab.records.tables import RunTables
+from dtdg_lab.visualization.axes import byte_unit
 from dtdg_lab.visualization.changes.marks import HALF_WIDTH
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figure, Key, card
-from dtdg_lab.visualization.layout import byte_unit
 from dtdg_lab.visualization.numbers import bytes_text
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, PASS_COLOURS, TEXT_COLOUR, translucent
-from dtdg_lab.visualization.traces import Drawn, line
+from dtdg_lab.visualization.traces import Attributes, line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,7 @@ def memory_keys(facts: MemoryFacts) -> list[Key]:
     return [(PASS_NAMES[name], PASS_COLOURS[name], "box") for name in PASSES if name in passes]
 
 
-def memory_lines(facts: MemoryFacts, **axes: Any) -> list[Drawn]:
+def memory_lines(facts: MemoryFacts, **axes: Any) -> list[Attributes]:
     """Return a filled line for each pass in :func:`memory_unit`, over milliseconds; 0 while another pass runs."""
     milliseconds, live, passes = _samples(facts)
     unit, factor = memory_unit(facts)
@@ -53,13 +53,13 @@ def memory_lines(facts: MemoryFacts, **axes: Any) -> list[Drawn]:
         y = np.insert(live[indices] / factor, ends, 0.0).round(4).tolist()
         colour = PASS_COLOURS.get(name, BASELINE_COLOUR if facts.blocks else PASS_COLOURS["forward"])
         stroke = {"color": colour, "width": 1, "shape": "hv"}
-        style: Drawn = {"line": stroke, "mode": "lines", "fill": "tozeroy", "fillcolor": translucent(colour, 0.33)}
+        style: Attributes = {"line": stroke, "mode": "lines", "fill": "tozeroy", "fillcolor": translucent(colour, 0.33)}
         hover = "%{x:.3~g} ms: %{y:.3~g} " + unit
         lines.append(line(PASS_NAMES.get(name, name), x, y, colour, hover, **style, **axes))
     return lines
 
 
-def pass_names(facts: MemoryFacts, *, width: float, **axes: str) -> Drawn:
+def pass_names(facts: MemoryFacts, *, width: float, **axes: str) -> Attributes:
     """Return one trace of text: pass and block, where each has room for its name in a plot of ``width`` pixels."""
     begins = [second for second, _, _ in facts.blocks]
     end, top = float(facts.seconds[-1]), facts.peak_bytes / memory_unit(facts)[1]
@@ -116,15 +116,15 @@ def step_memory_caption(tables: RunTables, options: ChartOptions) -> str:
     return NOTHING_YET if facts is None else PEAK.format(peak=bytes_text(facts.peak_bytes))
 
 
-def step_memory_chart(shown: Callable[[RunTables], bool]) -> Chart:
+def step_memory_chart(applies: Callable[[RunTables], bool]) -> Chart:
     """Return the folded chart of runs that ``shown`` chooses."""
     return Chart(
         name="step_memory",
         title=TITLE,
         figure=step_memory_figure,
         caption=step_memory_caption,
-        place="folded",
-        shown=shown,
+        section="folded",
+        applies=applies,
         help="Tensors in use on rank 0 while one step was probed; probing slows the step.",
     )
 

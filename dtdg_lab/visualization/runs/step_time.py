@@ -12,11 +12,11 @@ import numpy as np
 from dtdg_lab.config.record_tables import OWN_PHASES, PHASES
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.tables import RunTables
+from dtdg_lab.visualization.axes import NAMES
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figure, Key, card
-from dtdg_lab.visualization.layout import NAMES
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import INK_COLOUR, PHASE_COLOURS, TEXT_COLOUR
-from dtdg_lab.visualization.traces import Drawn, level_bars
+from dtdg_lab.visualization.traces import Attributes, level_bars
 
 TITLE = "Time per step"
 STEP_SECONDS = Rollup("steps", sums=("time_s",), points=60)  # of all ranks; the tile of the step time draws it
@@ -115,7 +115,7 @@ def step_time_figure(tables: RunTables, options: ChartOptions) -> Figure:
             continue
         key: Key = (PHASE_NAMES[phase], PHASE_COLOURS[phase], "box")
         keys.append((sum(seconds), key))
-        style: Drawn = {"hovertemplate": f"%{{y}}: {PHASE_NAMES[phase]} %{{x:.3~g}} ms<extra></extra>"}
+        style: Attributes = {"hovertemplate": f"%{{y}}: {PHASE_NAMES[phase]} %{{x:.3~g}} ms<extra></extra>"}
         if len(times_by_rank) <= NAMED:
             style["text"] = [_text(phase, phase_s, longest) for phase_s in seconds]
             style |= {"textposition": "inside", "insidetextanchor": "middle", "textangle": 0, "constraintext": "none"}
@@ -123,7 +123,7 @@ def step_time_figure(tables: RunTables, options: ChartOptions) -> Figure:
         values = [round(1e3 * phase_s, 4) for phase_s in seconds]
         data.append(level_bars(PHASE_NAMES[phase], list(bars), values, PHASE_COLOURS[phase], **style))
     ordered = [key for _, key in sorted(keys, key=lambda pair: -pair[0])]
-    axes: Drawn = {
+    axes: Attributes = {
         "xaxis": {"range": [0, 1.02e3 * longest or 1.0], "nticks": 6},
         "yaxis": {**NAMES, **({"dtick": 1, "tickfont": {"size": 10}} if len(times_by_rank) > ALL else {})},
     }
@@ -169,7 +169,7 @@ def step_time_chart() -> Chart:
         title=TITLE,
         figure=step_time_figure,
         caption=step_time_caption,
-        place="common",
+        section="common",
         rollups=(STEP_SECONDS,),
         help="Means of the last 50 steps, as in the tile. The slowest rank is the one that works and fetches longest.",
     )

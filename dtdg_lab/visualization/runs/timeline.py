@@ -15,7 +15,7 @@ from dtdg_lab.visualization.numbers import MINUS, percent_text
 from dtdg_lab.visualization.palette import PHASE_COLOURS
 from dtdg_lab.visualization.runs.step_time import PHASE_NAMES, step_times
 from dtdg_lab.visualization.thinning import least_by_rank, newest_rows
-from dtdg_lab.visualization.traces import Drawn, heat, level_bars
+from dtdg_lab.visualization.traces import Attributes, heat, level_bars
 
 TITLE = "Timeline"
 SPANS_S = (0.5, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 15.0, 20.0, 25.0, 30.0)
@@ -99,10 +99,10 @@ def timeline_figure(tables: RunTables, options: ChartOptions) -> Figure:
         return card([], TITLE, unit="the last seconds of every rank", height=MARGIN_HEIGHT + ROW_HEIGHT * tables.ranks)
     many = len(span.ranks) > ROWS
     data = [_heat_map(span)] if many else _blocks(span)
-    axes: Drawn = {"xaxis": _seconds_axis(span.seconds, is_over=is_over(tables)), "yaxis": _rank_axis(span)}
+    axes: Attributes = {"xaxis": _seconds_axis(span.seconds, is_over=is_over(tables)), "yaxis": _rank_axis(span)}
     height = MARGIN_HEIGHT + (HEAT_HEIGHT if many else ROW_HEIGHT) * len(span.ranks)
     unit = f"the last {_length(span.seconds)} of every rank"
-    style: Drawn = {"barmode": "overlay", "bargap": 0.22, "margin": {"t": 4, "r": 18}, "height": height}
+    style: Attributes = {"barmode": "overlay", "bargap": 0.22, "margin": {"t": 4, "r": 18}, "height": height}
     if many:
         style["margin"]["l"] = HEAT_MARGIN
     return card(data, TITLE, unit=unit, keys=_keys(data, many=many), **axes, **style)
@@ -139,7 +139,7 @@ def timeline_chart() -> Chart:
         title=TITLE,
         figure=timeline_figure,
         caption=timeline_caption,
-        place="common",
+        section="common",
         help="All rows have one clock. Where a rank is grey, another one is still at work.",
     )
 
@@ -154,7 +154,7 @@ def is_over(tables: RunTables) -> bool:
     return bool(ended) and ended[-1]["step"] > tables.common_step
 
 
-def _keys(data: list[Drawn], *, many: bool) -> list[Key]:
+def _keys(data: list[Attributes], *, many: bool) -> list[Key]:
     """Return the colours that are drawn, in blocks or in the cells of a heat map."""
     if many:
         cells = {cell for row in data[0]["z"] for cell in row}
@@ -165,7 +165,7 @@ def _keys(data: list[Drawn], *, many: bool) -> list[Key]:
     return [(PHASE_NAMES[phase], PHASE_COLOURS[phase], "box") for phase in phases]
 
 
-def _blocks(span: Span) -> list[Drawn]:
+def _blocks(span: Span) -> list[Attributes]:
     rows = span.rows
     lengths = rows["end"] - rows["begin"]
     rows = rows.where(lengths >= SHORTEST * span.seconds)
@@ -174,7 +174,7 @@ def _blocks(span: Span) -> list[Drawn]:
     data, by_phase = [], rows.by("phase")
     for phase in (phase for phase in ORDER if phase in by_phase):
         some = by_phase[phase]
-        style: Drawn = {"base": some["begin"].round(6).tolist(), "marker": {"color": PHASE_COLOURS[phase]}}
+        style: Attributes = {"base": some["begin"].round(6).tolist(), "marker": {"color": PHASE_COLOURS[phase]}}
         style["marker"]["line"] = {"width": 0}
         names = [_rank_name(rank, span) for rank in some["rank"].tolist()]
         lengths_s = (some["end"] - some["begin"]).round(6).tolist()
@@ -183,7 +183,7 @@ def _blocks(span: Span) -> list[Drawn]:
     return data
 
 
-def _heat_map(span: Span) -> Drawn:
+def _heat_map(span: Span) -> Attributes:
     """Return the longest phase of each rank in each column of time."""
     ranks = sorted(span.ranks)
     columns = min(COLUMNS, CELLS // len(ranks))
@@ -192,7 +192,7 @@ def _heat_map(span: Span) -> Drawn:
     colours = [PHASE_COLOURS[phase] for phase in ORDER]
     scale = [(step / len(ORDER), colour) for index, colour in enumerate(colours) for step in (index, index + 1)]
     z = [[cell if cell >= 0 else None for cell in row] for row in cells.tolist()]
-    style: Drawn = {"showscale": False, "hover": "rank %{y}, %{x:.3~g} s<extra></extra>"}
+    style: Attributes = {"showscale": False, "hover": "rank %{y}, %{x:.3~g} s<extra></extra>"}
     middles = (0.5 * (edges[1:] + edges[:-1])).round(6).tolist()
     return heat(TITLE, z, middles, ranks, scale, span=(-0.5, len(ORDER) - 0.5), **style)
 
@@ -218,8 +218,8 @@ def _rank_name(rank: int, span: Span) -> str:
     return f"rank {rank}, epoch {span.ranks[rank] + 1}"
 
 
-def _rank_axis(span: Span) -> Drawn:
-    bare: Drawn = {"showgrid": False, "ticksuffix": " "}
+def _rank_axis(span: Span) -> Attributes:
+    bare: Attributes = {"showgrid": False, "ticksuffix": " "}
     if len(span.ranks) > ROWS:
         return {**bare, "range": [max(span.ranks) + 0.5, -0.5], "nticks": 6, "tickprefix": "rank "}
     names = [_rank_name(rank, span) for rank in sorted(span.ranks)]
@@ -227,7 +227,7 @@ def _rank_axis(span: Span) -> Drawn:
     return {**bare, "type": "category", "categoryorder": "array", "categoryarray": names, "range": span_of_names}
 
 
-def _seconds_axis(seconds: float, *, is_over: bool) -> Drawn:
+def _seconds_axis(seconds: float, *, is_over: bool) -> Attributes:
     distance = next(tick_s for tick_s in TICKS_S if seconds <= 5 * tick_s)
     ticks = [-distance * number for number in range(int(seconds / distance + 1e-9), 0, -1)]
     texts = [*(f"{MINUS}{-tick:g} s" for tick in ticks), "end" if is_over else "now"]

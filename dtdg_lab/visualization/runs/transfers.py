@@ -12,12 +12,12 @@ from dtdg_lab.config.model_facts import PASSES
 from dtdg_lab.partition.events import BlockFacts, Matrix, PartitionFacts
 from dtdg_lab.records.rows import Rows, known
 from dtdg_lab.records.tables import RunTables
-from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figure, Key, Place, always, card
-from dtdg_lab.visualization.layout import byte_unit
+from dtdg_lab.visualization.axes import byte_unit
+from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figure, Key, Section, always, card
 from dtdg_lab.visualization.numbers import bytes_text, percent_text, three_digits
 from dtdg_lab.visualization.palette import HEAT_SCALES
 from dtdg_lab.visualization.thinning import least_by_rank, newest_rows
-from dtdg_lab.visualization.traces import Drawn, heat
+from dtdg_lab.visualization.traces import Attributes, heat
 
 TITLE = "Bytes between ranks"
 WRITTEN = 8  # ranks up to which every cell has room for its number
@@ -129,14 +129,14 @@ def traffic_card(
     numbers = range(len(matrix))
     values = np.where(np.eye(len(matrix), dtype=bool), np.nan, matrix / factor)
     cells = [known(row) for row in values.round(4)]
-    style: Drawn = {"span": (0, float(np.nanmax(values)) or 1.0), "showscale": False, "xgap": 1, "ygap": 1}
+    style: Attributes = {"span": (0, float(np.nanmax(values)) or 1.0), "showscale": False, "xgap": 1, "ygap": 1}
     style["hover"] = f"{who} %{{y}} to {who} %{{x}}: %{{customdata}}<extra></extra>"
     style["customdata"] = [[_cell_text(measured, predicted, q, p) for p in numbers] for q in numbers]
     if len(matrix) <= WRITTEN:
         style["text"] = [[three_digits(value) if value else "" for value in row] for row in cells]
         style |= {"texttemplate": "%{text}", "textfont": {"size": 11}}
     bare = {"showgrid": False, "zeroline": False}
-    axes: Drawn = {
+    axes: Attributes = {
         "xaxis": {**bare, "range": [-0.5, len(matrix) - 0.5], "dtick": -(-len(matrix) // 16), "tickprefix": "to "},
         "yaxis": {**bare, "range": [len(matrix) - 0.5, -0.5], "dtick": -(-len(matrix) // 8), "tickprefix": "from "},
     }
@@ -169,15 +169,15 @@ def transfers_caption(tables: RunTables, options: ChartOptions) -> str:
     return f"A step sent {sent}, {percent_text(abs(excess))} {'more' if excess > 0 else 'less'} than predicted."
 
 
-def transfers_chart(place: Place = "supporting", shown: Callable[[RunTables], bool] = always) -> Chart:
+def transfers_chart(section: Section = "supporting", applies: Callable[[RunTables], bool] = always) -> Chart:
     """Return the chart of bytes between ranks, for systems whose plans predict them."""
     return Chart(
         name="transfers",
         title=TITLE,
         figure=transfers_figure,
         caption=transfers_caption,
-        place=place,
-        shown=shown,
+        section=section,
+        applies=applies,
         help="Rows send, columns receive. A strong row or column is a rank that many need; hover shows the prediction.",
     )
 

@@ -11,12 +11,22 @@ from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array, Rows, known
 from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization.changes.marks import HALF_WIDTH, with_changes
-from dtdg_lab.visualization.chart import NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Figure, Key, Place, always, card
+from dtdg_lab.visualization.chart import (
+    NOTHING_YET,
+    STEPS_TITLE,
+    Chart,
+    ChartOptions,
+    Figure,
+    Key,
+    Section,
+    always,
+    card,
+)
 from dtdg_lab.visualization.numbers import three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, STEP_COLOUR, WARNING_COLOUR, series_colour
 from dtdg_lab.visualization.runs.step_time import step_times
 from dtdg_lab.visualization.thinning import least_by_rank, newest_rows
-from dtdg_lab.visualization.traces import Drawn, bars, line
+from dtdg_lab.visualization.traces import Attributes, bars, line
 
 TITLE = "Waiting by rank"
 UNIT = "ms per step"
@@ -39,7 +49,7 @@ def waiting_figure(tables: RunTables, options: ChartOptions) -> Figure:
         return card([], TITLE, unit=UNIT, x_title=STEPS_TITLE)
     data, keys = _lines(rows) if tables.ranks <= LINES else _band(rows)
     begin, end = float(rows["step_least"].min()) - 0.5, float(rows["step_most"].max()) + 0.5
-    axes: Drawn = {"xaxis": {"range": [begin, end]}, "yaxis": {"rangemode": "tozero", "nticks": 5}}
+    axes: Attributes = {"xaxis": {"range": [begin, end]}, "yaxis": {"rangemode": "tozero", "nticks": 5}}
     figure = card(data, TITLE, unit=UNIT, keys=keys, x_title=STEPS_TITLE, **axes)
     figure["layout"] = with_changes(figure["layout"], tables, "steps", begin, end, width=HALF_WIDTH)
     return figure
@@ -61,15 +71,15 @@ def waiting_caption(tables: RunTables, options: ChartOptions) -> str:
     return f"Rank {shortest} waited least, {least_ms} ms per step, and rank {longest} waited most, {most_ms} ms."
 
 
-def waiting_chart(place: Place = "supporting", shown: Callable[[RunTables], bool] = always) -> Chart:
+def waiting_chart(section: Section = "supporting", applies: Callable[[RunTables], bool] = always) -> Chart:
     """Return the chart of waiting, for systems whose ranks wait for each other in every step."""
     return Chart(
         name="waiting",
         title=TITLE,
         figure=waiting_figure,
         caption=waiting_caption,
-        place=place,
-        shown=shown,
+        section=section,
+        applies=applies,
         rollups=(WAITING,),
         help="The line of a rank is low where it comes last, so that others wait for it.",
     )
@@ -83,8 +93,8 @@ def _middles(rows: Rows) -> list[float]:
     return (0.5 * (rows["step_least"] + rows["step_most"])).tolist()
 
 
-def _lines(rows: Rows) -> tuple[list[Drawn], list[Key]]:
-    data, keys = list[Drawn](), list[Key]()
+def _lines(rows: Rows) -> tuple[list[Attributes], list[Key]]:
+    data, keys = list[Attributes](), list[Key]()
     for rank, some in rows.by("rank").items():
         name, colour = f"rank {rank}", series_colour(int(rank))
         values = known(_means_ms(some).round(4))
@@ -93,7 +103,7 @@ def _lines(rows: Rows) -> tuple[list[Drawn], list[Key]]:
     return data, keys
 
 
-def _band(rows: Rows) -> tuple[list[Drawn], list[Key]]:
+def _band(rows: Rows) -> tuple[list[Attributes], list[Key]]:
     means = _means_ms(rows)
     buckets, indices = np.unique(rows["bucket"], return_inverse=True)
     lowest, highest = np.full(len(buckets), np.inf), np.full(len(buckets), -np.inf)
@@ -101,8 +111,8 @@ def _band(rows: Rows) -> tuple[list[Drawn], list[Key]]:
     np.maximum.at(highest, indices, means)
     counts = np.bincount(indices)
     mean, x = np.bincount(indices, means) / counts, (np.bincount(indices, _middles(rows)) / counts).tolist()
-    edge: Drawn = {"width": 0, "hoverinfo": "skip", "mode": "lines"}
-    filled: Drawn = {"fill": "tonexty", "fillcolor": "rgba(159,195,220,0.45)"}
+    edge: Attributes = {"width": 0, "hoverinfo": "skip", "mode": "lines"}
+    filled: Attributes = {"fill": "tonexty", "fillcolor": "rgba(159,195,220,0.45)"}
     data = [
         line("least", x, lowest.round(4).tolist(), STEP_COLOUR, **edge),
         line("most", x, highest.round(4).tolist(), STEP_COLOUR, **edge, **filled),
@@ -182,7 +192,10 @@ def communication_figure(tables: RunTables, options: ChartOptions) -> Figure:
         for (name, colour, _), values in zip(keys, (exposed, hidden), strict=True)
     ]
     begin, end = float(first.min()) - 0.5, float(last.max()) + 0.5
-    axes: Drawn = {"xaxis": {"range": [begin, end], "showgrid": False}, "yaxis": {"rangemode": "tozero", "nticks": 5}}
+    axes: Attributes = {
+        "xaxis": {"range": [begin, end], "showgrid": False},
+        "yaxis": {"rangemode": "tozero", "nticks": 5},
+    }
     figure = card(
         data, EXCHANGE_TITLE, unit=EXCHANGE_UNIT, keys=keys, x_title=STEPS_TITLE, barmode="stack", bargap=0, **axes
     )
@@ -199,15 +212,15 @@ def communication_caption(tables: RunTables, options: ChartOptions) -> str:
     return f"Ranks waited for {waited} of {total} ms of row exchange per step."
 
 
-def communication_chart(place: Place = "supporting", shown: Callable[[RunTables], bool] = always) -> Chart:
+def communication_chart(section: Section = "supporting", applies: Callable[[RunTables], bool] = always) -> Chart:
     """Return the chart of communication for systems whose ranks exchange rows while they compute."""
     return Chart(
         name="communication",
         title=EXCHANGE_TITLE,
         figure=communication_figure,
         caption=communication_caption,
-        place=place,
-        shown=shown,
+        section=section,
+        applies=applies,
         rollups=(EXCHANGES,),
         help="Bars are the time in which rows are under way, without gradients. Red is what ranks wait for.",
     )

@@ -9,11 +9,11 @@ from types import MappingProxyType
 from typing import Any
 
 from dtdg_lab.core.units import format_bytes, format_seconds, percent
-from dtdg_lab.visualization.chart import CaptionedFigure, Figure
-from dtdg_lab.visualization.layout import CATEGORIES, FROM_ZERO, chart
+from dtdg_lab.visualization.axes import CATEGORIES, FROM_ZERO
+from dtdg_lab.visualization.chart import CaptionedFigure, Figure, card, trace_keys
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, PHASE_COLOURS, PURGE_COLOUR, WARNING_COLOUR, series_colour
-from dtdg_lab.visualization.panels import grid
-from dtdg_lab.visualization.traces import Drawn, bars, line, points, rule
+from dtdg_lab.visualization.sheet import STUDY_HEIGHT, sheet
+from dtdg_lab.visualization.traces import Attributes, bars, line, points, rule
 
 Row = Mapping[str, Any]
 # part of an epoch -> name and colour, as phases of a run have them
@@ -37,13 +37,13 @@ def advice_figure(rows: Sequence[Row], *, title: str = "") -> Figure:
         title: of the whole.
     """
     if not rows:
-        nothing = chart("Predicted epoch", "system", "seconds", [], empty="nothing was predicted")
-        return grid([(nothing, "")], title=title or "Advice")
-    panels = [_epochs(rows), _memory(rows), _bytes(rows), _imbalance(rows)]
-    return grid(panels, title=title or "Advice", wide=range(len(panels)))
+        nothing = card([], "Predicted epoch", unit="seconds", x_title="system", empty="nothing was predicted")
+        return sheet([(nothing, "")], title=title or "Advice")
+    cards = [_epochs(rows), _memory(rows), _bytes(rows), _imbalance(rows)]
+    return sheet(cards, title=title or "Advice", wide=range(len(cards)), plot_height=STUDY_HEIGHT)
 
 
-def system_axis(names: Iterable[str]) -> Drawn:
+def system_axis(names: Iterable[str]) -> Attributes:
     """Return an axis of systems, whose names are broken at their hyphens."""
     systems = list(dict.fromkeys(names))
     ticks = {"tickmode": "array", "tickvals": systems, "ticktext": [name.replace("-", "-<br>", 1) for name in systems]}
@@ -60,13 +60,13 @@ def _epochs(rows: Sequence[Row]) -> CaptionedFigure:
     with_error = [row for row in rows if row["error"] is not None]
     if with_error:
         x, y = [row["system"] for row in with_error], [1e3 * row["epoch_s"] for row in with_error]
-        error: Drawn = {"type": "data", "color": BASELINE_COLOUR, "thickness": 1.5, "width": 4}
+        error: Attributes = {"type": "data", "color": BASELINE_COLOUR, "thickness": 1.5, "width": 4}
         error["array"] = [1e3 * row["epoch_s"] * row["error"] for row in with_error]
-        style: Drawn = {"size": 6, "marker": {"symbol": "circle-open"}, "error_y": error, "hoverinfo": "skip"}
+        style: Attributes = {"size": 6, "marker": {"symbol": "circle-open"}, "error_y": error, "hoverinfo": "skip"}
         data.append(points("error learnt (median)", x, y, BASELINE_COLOUR, **style))
     # from 0 to the largest value and its error
     highest = max((1e3 * row["epoch_s"] * (1 + min(row["error"] or 0.0, 1.0)) for row in rows), default=1.0)
-    stacked: Drawn = {"barmode": "stack", "bargap": 0.35, "yaxis": {"range": [0, 1.05 * highest]}}
+    stacked: Attributes = {"barmode": "stack", "bargap": 0.35, "yaxis": {"range": [0, 1.05 * highest]}}
     fitting = [row for row in rows if row["fits"] != "no"]
     caption = "No system fits the memory; pale bars say what they would take."
     if fitting:
@@ -115,12 +115,12 @@ def _imbalance(rows: Sequence[Row]) -> CaptionedFigure:
     return _by_system(rows, "Imbalance", "own time, most over least", data), caption
 
 
-def _by_system(rows: Sequence[Row], title: str, y_title: str, data: Sequence[Drawn], **style: Any) -> Figure:
-    axes: Drawn = {"xaxis": system_axis(row["system"] for row in rows), "yaxis": FROM_ZERO}
-    return chart(title, "", y_title, data, **{**axes, **style})
+def _by_system(rows: Sequence[Row], title: str, unit: str, data: Sequence[Attributes], **style: Any) -> Figure:
+    axes: Attributes = {"xaxis": system_axis(row["system"] for row in rows), "yaxis": FROM_ZERO}
+    return card(data, title, unit=unit, keys=trace_keys(data), **{**axes, **style})
 
 
-def _bar(name: str, y: Sequence[float], rows: Sequence[Row], colour: str) -> Drawn:
+def _bar(name: str, y: Sequence[float], rows: Sequence[Row], colour: str) -> Attributes:
     marker = {"color": colour, "opacity": [_FAINT if row["fits"] == "no" else 1.0 for row in rows]}
     names = [row["system"] for row in rows]
     return bars(name, names, [round(value, 6) for value in y], None, "%{x}: %{y:.4g}", marker=marker)
@@ -156,11 +156,11 @@ def advice_measured_figure(rows: Sequence[Row]) -> Figure:
             ``left_out`` (whether the run was left out of the fit), ``system_known`` (whether other runs of its system
             were in it), ``crowded`` (whether something else ran on the machine).
     """
-    panels = [_panel([row for row in rows if row["quantity"] == name], title) for name, title in NAMED.items()]
-    return grid(panels, title="Predicted over measured", wide=range(len(panels)))
+    cards = [_panel([row for row in rows if row["quantity"] == name], title) for name, title in NAMED.items()]
+    return sheet(cards, title="Predicted over measured", wide=range(len(cards)), plot_height=STUDY_HEIGHT)
 
 
-def advice_measured_words(rows: Sequence[Row]) -> str:
+def prediction_errors_text(rows: Sequence[Row]) -> str:
     """Return how far predictions of runs that were left out are from them, by quantity."""
     sentences = []
     for name, title in NAMED.items():
@@ -184,7 +184,7 @@ def _panel(rows: Sequence[Row], title: str) -> CaptionedFigure:
     far = max((abs(log10(row["predicted"] / row["measured"])) for row in rows), default=0.0)
     edge = max(1.1 * far, log10(_LEAST_RANGE))
     ticks = {"tickvals": list(_TICKS), "ticktext": [f"{tick:g}" for tick in _TICKS]}
-    style: Drawn = {"yaxis": {"type": "log", "range": [-edge, edge], **ticks}, "empty": "no run was predicted"}
+    style: Attributes = {"yaxis": {"type": "log", "range": [-edge, edge], **ticks}, "empty": "no run was predicted"}
     data = []
     legend_names: set[str] = set()
     for left_out, system_known, name, symbol in _KINDS:
@@ -197,8 +197,8 @@ def _panel(rows: Sequence[Row], title: str) -> CaptionedFigure:
                 "%{x}: %{y:.3f}<br>%{customdata}<extra></extra>",
                 [f"{row['run']}, {row['ranks']} rank(s)" for row in mine],
             )
-            marker: Drawn = {"color": colours, "symbol": symbol}
-            named: Drawn = {"showlegend": name not in legend_names, "customdata": told}
+            marker: Attributes = {"color": colours, "symbol": symbol}
+            named: Attributes = {"showlegend": name not in legend_names, "customdata": told}
             data.append(points(name, x, y, calm, hover, size=9, marker=marker, **named))
             legend_names.add(name)
     figure = _by_system(rows, title, "predicted over measured", data, **style)

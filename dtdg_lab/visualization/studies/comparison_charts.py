@@ -18,8 +18,8 @@ from dtdg_lab.core.units import join_words
 from dtdg_lab.energy.phases import STALL
 from dtdg_lab.energy.total import MEASURED
 from dtdg_lab.records.rows import Array
+from dtdg_lab.visualization.axes import NAMES, byte_unit, log_axis
 from dtdg_lab.visualization.chart import NOTHING_YET, SECONDS_TITLE, STEPS_TITLE, Figure, card
-from dtdg_lab.visualization.layout import NAMES, byte_unit, log_axis
 from dtdg_lab.visualization.numbers import joules_text, percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, MARK_COLOUR
 from dtdg_lab.visualization.runs.curves import bytes_at, joules_at, judged_split
@@ -27,7 +27,7 @@ from dtdg_lab.visualization.runs.energy import KILO, UNKNOWN_NOTE, energy_total,
 from dtdg_lab.visualization.runs.step_time import merge_small
 from dtdg_lab.visualization.studies.comparison import ComparedRun, ComparedRuns, Spending, target_text
 from dtdg_lab.visualization.thinning import shown_indices
-from dtdg_lab.visualization.traces import Drawn, label, line, points, rule
+from dtdg_lab.visualization.traces import Attributes, label, line, points, rule
 
 OVER: Mapping[Spending, str] = MappingProxyType(
     {"seconds": "time", "joules": "energy", "bytes": "bytes sent", "steps": "steps"}
@@ -94,7 +94,7 @@ def loss_card(comparison: ComparedRuns, over: Spending = "seconds", *, is_smooth
     unit += f", smoothed (median of {SMOOTH} evaluations)" if is_smooth and unit else ""
     end = max((float(curve.x[-1]) for curve in lines), default=0.0)
     factor, x_title = _scale(over, end)
-    titles: Drawn = {"unit": unit, "x_title": x_title, "height": _height(len(lines))}
+    titles: Attributes = {"unit": unit, "x_title": x_title, "height": _height(len(lines))}
     title = f"{what} over {OVER[over]}"
     if not lines:
         has_losses = any(run.evaluations for run in runs)
@@ -104,7 +104,7 @@ def loss_card(comparison: ComparedRuns, over: Spending = "seconds", *, is_smooth
     data = [_trace(curve, factor, x_title) for curve in lines]
     stars = (_star(comparison, run, over, factor) for run in comparison.arrived)
     data += [star for star in stars if star is not None]
-    layout: Drawn = {
+    layout: Attributes = {
         "xaxis": {"range": [0, end]},
         "yaxis": y_axis,
         "margin": {"t": TOP, "b": BOTTOM, "r": _names_width(lines)},
@@ -161,7 +161,7 @@ def _scale(over: Spending, end: float) -> tuple[float, str]:
     return 1.0, SECONDS_TITLE if over == "seconds" else STEPS_TITLE
 
 
-def _loss_axis(comparison: ComparedRuns, lines: Sequence[_Line]) -> Drawn:
+def _loss_axis(comparison: ComparedRuns, lines: Sequence[_Line]) -> Attributes:
     """Return an axis that fits the target, the ends of lines and most losses, but not the first spike."""
     values = np.concatenate([curve.y for curve in lines])
     ends = [float(curve.y[-1]) for curve in lines]
@@ -177,15 +177,15 @@ def _place(value: float, y_axis: Mapping[str, Any]) -> float:
     return log10(value) if y_axis["type"] == "log" else value
 
 
-def _trace(curve: _Line, factor: float, x_title: str) -> Drawn:
+def _trace(curve: _Line, factor: float, x_title: str) -> Attributes:
     x = (curve.x / factor).round(4).tolist()
     name = curve.run.name
     hover = f"{name}: %{{y:.4~g}} at %{{x:.4~g}} {x_title.split(maxsplit=1)[0]}<extra></extra>"
-    style: Drawn = {"width": 1.2, "dash": "dot"} if curve.run.reason else {"width": 2.2}
+    style: Attributes = {"width": 1.2, "dash": "dot"} if curve.run.reason else {"width": 2.2}
     return line(name, x, curve.y.tolist(), curve.run.colour, hover, **style)
 
 
-def _star(comparison: ComparedRuns, run: ComparedRun, over: Spending, factor: float) -> Drawn | None:
+def _star(comparison: ComparedRuns, run: ComparedRun, over: Spending, factor: float) -> Attributes | None:
     """Return the star where a run reached the target; None where its place is unknown."""
     spent = run.spent(over)
     if spent is None:
@@ -195,7 +195,7 @@ def _star(comparison: ComparedRuns, run: ComparedRun, over: Spending, factor: fl
     return points(run.name, [round(spent / factor, 4)], [comparison.target], run.colour, hover, size=13, marker=marker)
 
 
-def _add_levels(layout: Drawn, comparison: ComparedRuns, y_axis: Mapping[str, Any], end: float) -> None:
+def _add_levels(layout: Attributes, comparison: ComparedRuns, y_axis: Mapping[str, Any], end: float) -> None:
     """Add target and persistence as named lines, the upper one named above, and the target's handle."""
     levels = [("persistence", comparison.persistence, BASELINE_COLOUR, "dot")]
     levels.append(("target", comparison.target, MARK_COLOUR, "dash"))
@@ -207,7 +207,7 @@ def _add_levels(layout: Drawn, comparison: ComparedRuns, y_axis: Mapping[str, An
             if len(known_levels) > 1 and value == known_levels[0][0] and known_levels[1][0] < 1.2 * value
             else "bottom"
         )
-        placed: Drawn = {"xref": "paper", "xanchor": "right", "yanchor": side, "bgcolor": VEIL, "borderpad": 0}
+        placed: Attributes = {"xref": "paper", "xanchor": "right", "yanchor": side, "bgcolor": VEIL, "borderpad": 0}
         text = f"{name} {three_digits(value)}"
         layout["annotations"].append(label(text, 0.95, _place(value, y_axis), colour, **placed))
     if comparison.target is not None:
@@ -250,13 +250,20 @@ def _end_name(run: ComparedRun) -> str:
     return f"{run.name}, {run.reason}" if run.reason else run.name
 
 
-def _names(lines: Sequence[_Line], y_axis: Mapping[str, Any]) -> list[Drawn]:
+def _names(lines: Sequence[_Line], y_axis: Mapping[str, Any]) -> list[Attributes]:
     """Return the names at the ends of the lines, moved apart."""
     low, high = y_axis["range"]
     height = _height(len(lines)) - TOP - BOTTOM
     shares = [(_place(float(curve.y[-1]), y_axis) - low) / (high - low) for curve in lines]
     heights = [height * (1 - min(1.0, max(0.0, share))) for share in shares]
-    placed: Drawn = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "middle", "xshift": 8, "size": 12}
+    placed: Attributes = {
+        "xref": "paper",
+        "yref": "paper",
+        "xanchor": "left",
+        "yanchor": "middle",
+        "xshift": 8,
+        "size": 12,
+    }
     return [
         label(
             f'<span style="color:{curve.run.colour}">●</span> {_shortened(_end_name(curve.run))}',
@@ -299,7 +306,7 @@ def energy_card(comparison: ComparedRuns) -> Figure:
     ticks = {"range": [0, 100], "tickvals": [0, 50, 100], "ticktext": ["0%", "50%", "100%"]}
     height = 44 + ROW_HEIGHT * len(shares)
     names = {"tickvals": list(shares), "ticktext": [_shortened(name, SHORT_NAME) for name in shares]}
-    axes: Drawn = {
+    axes: Attributes = {
         "xaxis": ticks,
         "yaxis": {**NAMES, **names},
         "barmode": "stack",
@@ -338,14 +345,14 @@ def trade_card(comparison: ComparedRuns) -> Figure:
     """Return the lowest loss of each run over its joules per epoch."""
     title, unit = "Loss against energy", "lowest loss"
     runs = _with_energy(comparison)
-    style: Drawn = {"unit": unit, "x_title": "joules per epoch", "height": TRADE_HEIGHT}
+    style: Attributes = {"unit": unit, "x_title": "joules per epoch", "height": TRADE_HEIGHT}
     if not runs:
         return card([], title, empty=UNKNOWN_NOTE, **style)
     joules, losses = zip(*runs.values(), strict=True)
     x_axis = log_axis(0.5 * min(joules), 2 * max(joules))
     room = 0.25 * (max(losses) - min(losses)) or 0.25 * max(losses)
     low, high = min(losses) - room, max(losses) + room
-    data: list[Drawn] = []
+    data: list[Attributes] = []
     boxes: list[Box] = []
     (left, right), height = x_axis["range"], TRADE_HEIGHT - TOP - BOTTOM
     pixels = [
@@ -356,7 +363,7 @@ def trade_card(comparison: ComparedRuns) -> Figure:
         name = _shortened(run.name, SHORT_NAME)
         side, box = _free_side(pixel, name, [*boxes, *(_dot(candidate) for candidate in pixels if candidate != pixel)])
         boxes.append(box)
-        text: Drawn = {"text": [f" {name} "], "textposition": side, "cliponaxis": False}
+        text: Attributes = {"text": [f" {name} "], "textposition": side, "cliponaxis": False}
         hover = f"{run.name}: %{{x:.3~g}} J per epoch, loss %{{y:.3~g}}<extra></extra>"
         dot = points(run.name, [spent], [loss], run.colour, hover, size=11, **text)
         data.append({**dot, "mode": "markers+text"})

@@ -11,14 +11,14 @@ from typing import Any
 from dtdg_lab.config.catalogue import loss_name
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds, join_words
 from dtdg_lab.records.tables import RunTables
-from dtdg_lab.visualization import layout, traces
-from dtdg_lab.visualization.chart import CaptionedFigure, Figure
-from dtdg_lab.visualization.layout import FROM_ZERO, as_drawn, byte_unit
+from dtdg_lab.visualization import traces
+from dtdg_lab.visualization.axes import FROM_ZERO, byte_unit
+from dtdg_lab.visualization.chart import CaptionedFigure, Figure, card, trace_keys
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR, series_colour
-from dtdg_lab.visualization.panels import grid
 from dtdg_lab.visualization.runs.curves import NEAR, bytes_at, joules_at, judged_evaluations, judged_split, peak_bytes
 from dtdg_lab.visualization.runs.energy import energy_total
-from dtdg_lab.visualization.traces import Drawn
+from dtdg_lab.visualization.sheet import STUDY_HEIGHT, sheet
+from dtdg_lab.visualization.traces import Attributes, escaped
 
 COSTS = ("seconds", "joules", "bytes", "peak")
 Place = tuple[str, int]  # contestant and seed
@@ -165,9 +165,11 @@ def race_panels(
     return {cost: _panel(cost, curves, of_cost[cost], named, near) for cost in COSTS}
 
 
-def race_figure(panels: Mapping[str, CaptionedFigure], title: str = "Race") -> Figure:
+def race_figure(
+    panels: Mapping[str, CaptionedFigure], title: str = "Race", *, plot_height: int = STUDY_HEIGHT
+) -> Figure:
     """Return the four panels as one figure, whose losses are zoomed together."""
-    figure = grid([panels[cost] for cost in COSTS], title=title)
+    figure = sheet([panels[cost] for cost in COSTS], title=title, plot_height=plot_height)
     layout = figure["layout"]
     for name in [name for name in layout if name.startswith("yaxis") and name != "yaxis"]:
         layout[name] = {**layout[name], "matches": "y"}
@@ -181,17 +183,17 @@ def _panel(
     largest = max((max(curve.cost(cost)) for curve in shown_curves), default=0.0)
     unit, factor = _unit(cost, largest)
     title, x_title = _TITLES[cost]
-    titles = (title, f"{x_title} ({unit})", _loss_name(curves))
-    style: Drawn = {"showlegend": True, "xaxis": FROM_ZERO, "yaxis": _loss_axis(curves)}
+    style: Attributes = {"x_title": f"{x_title} ({unit})", "unit": _loss_name(curves)}
+    style |= {"xaxis": FROM_ZERO, "yaxis": _loss_axis(curves)}
     unknown = [label for label in labels if _lacks(label, cost, curves)]
     if not shown_curves or (cost == "bytes" and not largest):
         note = f"{_LEAST[cost]} is unknown for {join_words(unknown)}" if unknown else NO_LOSS
         note = "no communication: one process each" if shown_curves else note
-        return layout.chart(*titles, [], empty=as_drawn(note), **style), _LOOK[cost]
+        return card([], title, empty=escaped(note), **style), _LOOK[cost]
     data = [_thin(curve, cost, factor, labels) for curve in shown_curves]
     by_label = {label: [curve for curve in shown_curves if curve.label == label] for label in labels}
     data += [_thick(seed_curves, cost, factor, labels) for seed_curves in by_label.values() if seed_curves]
-    figure = layout.chart(*titles, data, **style)
+    figure = card(data, title, keys=trace_keys(data), **style)
     _draw_levels(figure["layout"], levels, factor, labels)
     return figure, _panel_caption(cost, curves, labels, unknown, near)
 
@@ -225,29 +227,34 @@ def _loss_axis(curves: Curves) -> dict[str, Any]:
     return {"type": "log"} if wide else {}
 
 
-def _style(label: str, labels: Sequence[str]) -> Drawn:
+def _style(label: str, labels: Sequence[str]) -> Attributes:
     index = labels.index(label)
     return {"colour": series_colour(index), "dash": _DASHES[(index // 8) % len(_DASHES)]}
 
 
-def _thin(curve: Curve, cost: str, factor: float, labels: Sequence[str]) -> Drawn:
+def _thin(curve: Curve, cost: str, factor: float, labels: Sequence[str]) -> Attributes:
     """Return the line of one seed; against memory, a point at its lowest loss."""
-    style, name = _style(curve.label, labels), as_drawn(f"{curve.label}, seed {curve.seed}")
+    style, name = _style(curve.label, labels), escaped(f"{curve.label}, seed {curve.seed}")
     xs, ys = [value * factor for value in curve.cost(cost)], list(curve.losses)
-    options: Drawn = {"hover": f"{_HOVER}</extra>", "legendgroup": curve.label, "showlegend": False, "opacity": 0.45}
+    options: Attributes = {
+        "hover": f"{_HOVER}</extra>",
+        "legendgroup": curve.label,
+        "showlegend": False,
+        "opacity": 0.45,
+    }
     if cost == "peak":
         return traces.points(name, xs[:1], [min(ys)], style["colour"], size=6, **options)
     return traces.line(name, [round(x, 6) for x in xs], ys, mode="lines", width=1, **style, **options)
 
 
-def _thick(curves: Curves, cost: str, factor: float, labels: Sequence[str]) -> Drawn:
+def _thick(curves: Curves, cost: str, factor: float, labels: Sequence[str]) -> Attributes:
     """Return the median over seeds, evaluation by evaluation, as far as half of the seeds have come."""
     name, style = curves[0].label, _style(curves[0].label, labels)
-    options: Drawn = {"hover": f"{_HOVER}, median</extra>", "legendgroup": name}
+    options: Attributes = {"hover": f"{_HOVER}, median</extra>", "legendgroup": name}
     if cost == "peak":
         x, y = median(curve.cost(cost)[0] for curve in curves), median(min(curve.losses) for curve in curves)
         diamond = {"symbol": "diamond", "line": {"width": 1, "color": TEXT_COLOUR}}
-        return traces.points(as_drawn(name), [x * factor], [y], style["colour"], size=12, marker=diamond, **options)
+        return traces.points(escaped(name), [x * factor], [y], style["colour"], size=12, marker=diamond, **options)
     lengths = sorted((len(curve.losses) for curve in curves), reverse=True)
     reach = lengths[math.ceil(len(lengths) / 2) - 1]
     xs, ys = [], []
@@ -255,7 +262,7 @@ def _thick(curves: Curves, cost: str, factor: float, labels: Sequence[str]) -> D
         long_enough = [curve for curve in curves if len(curve.losses) > index]
         xs.append(round(median(curve.cost(cost)[index] for curve in long_enough) * factor, 6))
         ys.append(median(curve.losses[index] for curve in long_enough))
-    return traces.line(as_drawn(name), xs, ys, mode="lines+markers", width=3, marker={"size": 5}, **style, **options)
+    return traces.line(escaped(name), xs, ys, mode="lines+markers", width=3, marker={"size": 5}, **style, **options)
 
 
 def _draw_levels(layout: dict[str, Any], levels: Sequence[RaceLevel], factor: float, labels: Sequence[str]) -> None:
@@ -264,8 +271,8 @@ def _draw_levels(layout: dict[str, Any], levels: Sequence[RaceLevel], factor: fl
         colour = _style(level.label, labels)["colour"] if level.label in labels else BASELINE_COLOUR
         x = level.value * factor
         layout["shapes"].append(traces.rule(x=x, colour=colour, width=1.5, dash="dash") | {"layer": "below"})
-        text = as_drawn(f"{level.label}: {level.name}")
-        beside: Drawn = {"yref": "paper", "xanchor": "left", "yanchor": "top", "xshift": 3}
+        text = escaped(f"{level.label}: {level.name}")
+        beside: Attributes = {"yref": "paper", "xanchor": "left", "yanchor": "top", "xshift": 3}
         layout["annotations"].append(traces.label(text, x, 0.98 - 0.09 * index, colour, 10, **beside))
 
 

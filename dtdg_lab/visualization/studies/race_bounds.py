@@ -6,19 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dtdg_lab.core.units import format_joules, format_seconds, join_words
-from dtdg_lab.visualization import layout, traces
-from dtdg_lab.visualization.chart import CaptionedFigure, Figure
-from dtdg_lab.visualization.layout import FROM_ZERO, NAMES, as_drawn
+from dtdg_lab.visualization import traces
+from dtdg_lab.visualization.axes import FROM_ZERO, NAMES
+from dtdg_lab.visualization.chart import CaptionedFigure, Figure, card, trace_keys
 from dtdg_lab.visualization.palette import TEXT_COLOUR, series_colour
-from dtdg_lab.visualization.panels import grid
-from dtdg_lab.visualization.traces import Drawn
-
-if TYPE_CHECKING:
-    pass
-
+from dtdg_lab.visualization.sheet import STUDY_HEIGHT, sheet
+from dtdg_lab.visualization.traces import Attributes, escaped
 
 QUANTITIES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -76,31 +72,32 @@ def bounds_panels(bounds: Sequence[Bound], labels: Sequence[str]) -> dict[str, C
 
 def bounds_figure(bounds: Sequence[Bound], labels: Sequence[str]) -> Figure:
     """Return all panels as one figure."""
-    return grid(list(bounds_panels(bounds, labels).values()), title="Measured and bound")
+    cards = list(bounds_panels(bounds, labels).values())
+    return sheet(cards, title="Measured and bound", plot_height=STUDY_HEIGHT)
 
 
 def _panel(quantity: str, bounds: Sequence[Bound], labels: Sequence[str]) -> CaptionedFigure:
-    titles, look = (*QUANTITIES[quantity], ""), _LOOK[quantity]
-    style: Drawn = {"yaxis": NAMES, "bargap": 0.45, "showlegend": True}
+    (title, x_title), look = QUANTITIES[quantity], _LOOK[quantity]
+    style: Attributes = {"x_title": x_title, "yaxis": NAMES, "bargap": 0.45}
     if not bounds:
-        return layout.chart(*titles, [], empty=NO_BOUND, xaxis=FROM_ZERO, **style), look
-    names = [as_drawn(bound.label) for bound in bounds]
+        return card([], title, empty=NO_BOUND, xaxis=FROM_ZERO, **style), look
+    names = [escaped(bound.label) for bound in bounds]
     colours = [series_colour(labels.index(bound.label)) for bound in bounds]
-    above: Drawn = {"textposition": "outside", "cliponaxis": False, "showlegend": False}
+    above: Attributes = {"textposition": "outside", "cliponaxis": False, "showlegend": False}
     above |= {
         "text": ["" if bound.over is None else f"x {_factor(bound.over)}" for bound in bounds],
         "marker": {"color": colours, "opacity": 0.75},
     }
     measured, limits = [bound.measured for bound in bounds], [bound.bound for bound in bounds]
     of_bounds = join_words(list(dict.fromkeys(bound.name for bound in bounds)))
-    mark: Drawn = {"size": 22, "marker": {"symbol": "line-ns-open", "line": {"width": 2.5}}}
+    mark: Attributes = {"size": 22, "marker": {"symbol": "line-ns-open", "line": {"width": 2.5}}}
     hover = "%{y}: %{x:.4~g}<extra>bound</extra>"
     data = [
         traces.level_bars("measured", names, measured, None, "%{y}: %{x:.4~g}", **above),
         traces.points(of_bounds, limits, names, TEXT_COLOUR, hover, **mark),
     ]
     x_axis = {**FROM_ZERO, **_axis([*measured, *limits])}
-    figure = layout.chart(*titles, data, xaxis=x_axis, **style)
+    figure = card(data, title, keys=trace_keys(data), xaxis=x_axis, **style)
     return figure, f"{_bound_text(quantity, bounds)} {look}"
 
 

@@ -10,12 +10,12 @@ from types import MappingProxyType
 from typing import Any
 
 from dtdg_lab.core.units import format_bytes, format_seconds, percent
-from dtdg_lab.visualization import layout, traces
-from dtdg_lab.visualization.chart import CaptionedFigure, Figure
-from dtdg_lab.visualization.layout import CATEGORIES, FROM_ZERO, counts_axis, time_unit, with_note
+from dtdg_lab.visualization import traces
+from dtdg_lab.visualization.axes import CATEGORIES, FROM_ZERO, counts_axis, time_unit
+from dtdg_lab.visualization.chart import CaptionedFigure, Figure, card, trace_keys
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, MARK_COLOUR, PHASE_COLOURS, TEXT_COLOUR, series_colour
-from dtdg_lab.visualization.panels import grid
-from dtdg_lab.visualization.traces import Drawn
+from dtdg_lab.visualization.sheet import STUDY_HEIGHT, sheet
+from dtdg_lab.visualization.traces import Attributes
 
 # Efficiency over ranks: what of each further rank's time becomes a shorter epoch.
 
@@ -46,7 +46,7 @@ def efficiency_figure(systems: Sequence[Efficiency]) -> Figure:
     for index, system in enumerate(systems):
         share_by_ranks = {count: share for count in sorted(system.seconds) if (share := system.at(count)) is not None}
         if share_by_ranks:
-            style: Drawn = {
+            style: Attributes = {
                 "mode": "lines+markers",
                 "text": [format_seconds(system.seconds[count]) for count in share_by_ranks],
             }
@@ -55,12 +55,19 @@ def efficiency_figure(systems: Sequence[Efficiency]) -> Figure:
     if data:
         ends = [counts[0], counts[-1]]
         data.insert(0, traces.line("ideal", ends, [1, 1], width=1, dash="dot", mode="lines", hoverinfo="skip"))
-    titles = ("Efficiency over ranks", "ranks", "speed-up over ranks (1 is ideal)")
-    axes: Drawn = {"xaxis": {"type": "log", "tickvals": counts}, "yaxis": FROM_ZERO, "showlegend": True}
-    return layout.chart(*titles, data, empty="no system has run on one rank yet", **axes)
+    return card(
+        data,
+        "Efficiency over ranks",
+        unit="speed-up over ranks (1 is ideal)",
+        keys=trace_keys(data),
+        x_title="ranks",
+        empty="no system has run on one rank yet",
+        xaxis={"type": "log", "tickvals": counts},
+        yaxis=FROM_ZERO,
+    )
 
 
-def efficiency_words(systems: Sequence[Efficiency]) -> str:
+def efficiency_caption(systems: Sequence[Efficiency]) -> str:
     """Return which systems keep most and least of the largest number of ranks."""
     most_ranks = max((count for system in systems for count in system.seconds), default=1)
     shares = sorted(
@@ -92,11 +99,11 @@ def scaling_figure(
         paper: the paper's speed-up on its 128 GPUs.
         title: of the whole.
     """
-    panels = [_parts(rows, weak=weak), _speedup(rows, weak=weak, paper=paper), _against(errors)]
-    return grid(panels, title=title or "Steps on more ranks than are here", wide={2})
+    cards = [_parts(rows, weak=weak), _speedup(rows, weak=weak, paper=paper), _against(errors)]
+    return sheet(cards, title=title or "Steps on more ranks than are here", wide={2}, plot_height=STUDY_HEIGHT)
 
 
-def scaling_words(rows: Sequence[Row], errors: Sequence[Row], *, weak: bool) -> str:
+def scaling_caption(rows: Sequence[Row], errors: Sequence[Row], *, weak: bool) -> str:
     """Return the prediction for the most ranks and the error of predictions, in two sentences."""
     largest = max((row for row in rows if row["source"] == "predicted"), key=_ranks, default=None)
     if largest is None:
@@ -159,7 +166,7 @@ def _parts(rows: Sequence[Row], *, weak: bool) -> CaptionedFigure:
             hover = f"%{{x}} ranks: %{{y:.4~g}} {unit}"
             data.append(traces.points(name, x, y, TEXT_COLOUR, hover, size=9, marker={"symbol": symbol}))
     x_axis = {**CATEGORIES, "categoryorder": "array", "categoryarray": names}
-    style: Drawn = {"barmode": "stack", "bargap": 0.35, "xaxis": x_axis, "yaxis": FROM_ZERO}
+    style: Attributes = {"barmode": "stack", "bargap": 0.35, "xaxis": x_axis, "yaxis": FROM_ZERO}
     figure = _over_ranks("Time of a step by its parts", f"time ({unit})", data, predicted, **style)
     if not predicted:
         return figure, ""
@@ -172,10 +179,11 @@ def _parts(rows: Sequence[Row], *, weak: bool) -> CaptionedFigure:
     return figure, f"{caption}Look for {grow}."
 
 
-def _over_ranks(title: str, y_title: str, data: Sequence[Drawn], predicted: Sequence[Row], **style: Any) -> Figure:
+def _over_ranks(title: str, unit: str, data: Sequence[Attributes], predicted: Sequence[Row], **style: Any) -> Figure:
     """Return a chart over ranks, with a note where nothing was predicted."""
-    figure = layout.chart(title, "ranks", y_title, data, **style)
-    return figure if predicted else {**figure, "layout": with_note(figure["layout"], "nothing was predicted")}
+    shown = data if predicted else ()
+    style |= {"keys": trace_keys(shown), "empty": "nothing was predicted"}
+    return card(shown, title, unit=unit, x_title="ranks", **style)
 
 
 def _speedup(rows: Sequence[Row], *, weak: bool, paper: float | None) -> CaptionedFigure:
@@ -212,9 +220,10 @@ def _speedup(rows: Sequence[Row], *, weak: bool, paper: float | None) -> Caption
 def _against(errors: Sequence[Row]) -> CaptionedFigure:
     """Return predicted over measured seconds; parts have symbols, held-out steps a colour."""
     positive = [row for row in errors if row["part"] in PARTS and row["measured_s"] > 0 and row["predicted_s"] > 0]
-    titles, log = ("Predicted against measured", "measured (ms)", "predicted (ms)"), {"type": "log", "dtick": "D2"}
+    title, log = "Predicted against measured", {"type": "log", "dtick": "D2"}
+    style: Attributes = {"unit": "predicted (ms)", "x_title": "measured (ms)", "xaxis": log, "yaxis": log}
     if not positive:
-        return layout.chart(*titles, [], empty="nothing measured", xaxis=log, yaxis=log), ""
+        return card([], title, empty="nothing measured", **style), ""
     seconds = [row[name] for row in positive for name in ("measured_s", "predicted_s")]
     ends = [1e3 * min(seconds), 1e3 * max(seconds)]
     data = [traces.line("equal", ends, ends, dash="dash", mode="lines", hoverinfo="skip")]
@@ -225,11 +234,11 @@ def _against(errors: Sequence[Row]) -> CaptionedFigure:
             if matching:
                 x, y = ([round(1e3 * row[name], 6) for row in matching] for name in ("measured_s", "predicted_s"))
                 told = [f"{row['name']}, {row['ranks']} ranks: {row['error']:+.0%}" for row in matching]
-                style: Drawn = {"size": 9, "marker": {"symbol": symbol}, "showlegend": kind not in legend_names}
-                data.append(traces.points(kind, x, y, colour, f"{part}: %{{customdata}}", customdata=told, **style))
+                look: Attributes = {"size": 9, "marker": {"symbol": symbol}, "showlegend": kind not in legend_names}
+                data.append(traces.points(kind, x, y, colour, f"{part}: %{{customdata}}", customdata=told, **look))
                 legend_names.add(kind)
-    look = "Circles: compute; diamonds: communicate; squares: transfer. Look how far held-out ones are from the line."
-    return layout.chart(*titles, data, xaxis=log, yaxis=log), f"{_off(errors)} {look}"
+    hint = "Circles: compute; diamonds: communicate; squares: transfer. Look how far held-out ones are from the line."
+    return card(data, title, keys=trace_keys(data), **style), f"{_off(errors)} {hint}"
 
 
 # A graph over numbers of ranks: epoch time, efficiency, bytes, copies, fetches, with the points that were measured.
@@ -260,7 +269,7 @@ _REGION = "rgba(0, 158, 115, 0.12)"
 def what_if_ranks_figure(
     rows: Sequence[Row], *, measured_ranks: int = 0, title: str = "", curves_of: CurvesOf = MappingProxyType({})
 ) -> Figure:
-    """Return a panel for each quantity, one under another, each with its legend beside it.
+    """Return a chart of each quantity, one under another.
 
     Args:
         rows: ``quantity`` (of ``PANELS``), ``curve``, ``ranks``, ``value`` and ``kind``: counted, formula, simulated,
@@ -273,33 +282,33 @@ def what_if_ranks_figure(
     panels = [
         _panel(name, [row for row in rows if row["quantity"] == name], measured_ranks, curves_of) for name in quantities
     ]
-    if not panels:
-        panels = [(layout.chart("What if", "ranks", "value", [], empty="nothing to show"), "")]
-    return grid(panels, title=title or "What if there were more ranks", columns=1, beside=True)
+    cards = panels or [(card([], "What if", x_title="ranks", empty="nothing to show"), "")]
+    return sheet(cards, title=title or "What if there were more ranks", columns=1, plot_height=STUDY_HEIGHT)
 
 
 def _panel(name: str, rows: Sequence[Row], measured_ranks: int, curves_of: CurvesOf) -> CaptionedFigure:
-    title, y_title, factor, is_log = PANELS[name]
+    title, unit, factor, is_log = PANELS[name]
     ranks = sorted({row["ranks"] for row in rows})
-    y_axis: Drawn = {"type": "log", "exponentformat": "none", "nticks": 6} if is_log else FROM_ZERO
+    y_axis: Attributes = {"type": "log", "exponentformat": "none", "nticks": 6} if is_log else FROM_ZERO
     ends = [log10(ranks[0]) - 0.06, log10(ranks[-1]) + 0.06]
     ticks = [count for count in ranks if count & (count - 1) == 0 or len(ranks) < 8]  # powers of 2 among many
     x_axis = {**counts_axis(ticks), "ticktext": [f"{count:,}" for count in ticks], "range": ends}
-    data: list[Drawn] = []
+    data: list[Attributes] = []
     colours: dict[str, str] = {}
     for curve in dict.fromkeys(row["curve"] for row in rows if row["kind"] != "measured"):
         colours[curve] = _colour(curve, len(colours))
         data += _curve(curve, [row for row in rows if row["curve"] == curve], factor, colours[curve])
     measured = [row for row in rows if row["kind"] == "measured"]
     data += _measured(measured, colours, factor, curves_of)
-    region: Drawn = {"yref": "paper", "fillcolor": _REGION, "line": {"width": 0}, "layer": "below"}
+    region: Attributes = {"yref": "paper", "fillcolor": _REGION, "line": {"width": 0}, "layer": "below"}
     covered = (10 ** ends[0], measured_ranks * 1.15)
     shapes = [traces.box(covered, (0, 1), **region)] if measured_ranks and measured else []
-    figure = layout.chart(title, "ranks", y_title, data, xaxis=x_axis, yaxis=y_axis, shapes=shapes)
+    axes: Attributes = {"x_title": "ranks", "xaxis": x_axis, "yaxis": y_axis, "shapes": shapes}
+    figure = card(data, title, unit=unit, keys=trace_keys(data), **axes)
     return figure, _quantity_caption(name, rows, measured_ranks if measured else 0) + _LOOK[name]
 
 
-def _curve(curve: str, rows: Sequence[Row], factor: float, colour: str) -> list[Drawn]:
+def _curve(curve: str, rows: Sequence[Row], factor: float, colour: str) -> list[Attributes]:
     """Return a line for counted values, and a dotted one where it is continued."""
     unmeasured = sorted((row for row in rows if row["kind"] != "measured"), key=_ranks)
     computed, fitted = ([row for row in unmeasured if (row["kind"] == "fitted") is of_fit] for of_fit in (False, True))
@@ -308,14 +317,14 @@ def _curve(curve: str, rows: Sequence[Row], factor: float, colour: str) -> list[
     continued = (f"{curve}, continued", [*computed[-1:], *fitted] if fitted else [], "dot")
     for name, points, dashes in ((curve, computed, dash), continued):
         x, y = [row["ranks"] for row in points], [_shown(row["value"] * factor) for row in points]
-        style: Drawn = {"mode": "lines", "dash": dashes, "customdata": [row["kind"] for row in points]}
+        style: Attributes = {"mode": "lines", "dash": dashes, "customdata": [row["kind"] for row in points]}
         style |= {"showlegend": not computed} if dashes == "dot" else {}
         if points:
             lines.append(traces.line(name, x, y, colour, "%{x} ranks: %{y:.4g} (%{customdata})", **style))
     return lines
 
 
-def _measured(rows: Sequence[Row], colours: Mapping[str, str], factor: float, curves_of: CurvesOf) -> list[Drawn]:
+def _measured(rows: Sequence[Row], colours: Mapping[str, str], factor: float, curves_of: CurvesOf) -> list[Attributes]:
     """Return measured points in the colour of their curve; those of other systems are small and grey."""
     markers = []
     by_name: dict[str, list[Row]] = {}
@@ -325,7 +334,7 @@ def _measured(rows: Sequence[Row], colours: Mapping[str, str], factor: float, cu
     for name, mine in sorted(by_name.items(), key=lambda item: item[0] == _OTHERS, reverse=True):
         systems = list(dict.fromkeys(row["curve"] for row in mine))
         label = f"{name if len(systems) > 1 else systems[0]}, measured"
-        style: Drawn = {"size": 10, "marker": {"symbol": "diamond", "line": {"width": 1, "color": TEXT_COLOUR}}}
+        style: Attributes = {"size": 10, "marker": {"symbol": "diamond", "line": {"width": 1, "color": TEXT_COLOUR}}}
         if name == _OTHERS:
             label, edge = _OTHERS, {"width": 1, "color": BASELINE_COLOUR}
             style = {"size": 6, "marker": {"symbol": "circle-open", "line": edge}}

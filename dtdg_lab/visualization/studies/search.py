@@ -8,24 +8,20 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from statistics import median
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds, join_words
-from dtdg_lab.visualization import layout, palette, traces
-from dtdg_lab.visualization.chart import CaptionedFigure
-from dtdg_lab.visualization.layout import named_axis
+from dtdg_lab.visualization import palette, traces
+from dtdg_lab.visualization.axes import named_axis
+from dtdg_lab.visualization.chart import CaptionedFigure, card, trace_keys
 from dtdg_lab.visualization.numbers import short
-from dtdg_lab.visualization.traces import Drawn
-
-if TYPE_CHECKING:
-    pass
-
+from dtdg_lab.visualization.traces import Attributes
 
 # Heat map of a study over two of its settings: medians over seeds, filled in as runs end; a click opens a run.
 
 
 CLICKABLE = "clickable"  # entry of layout.meta: clicks send the point's customdata to the page
-_CLICKS: Drawn = {"meta": {CLICKABLE: True}}
+_CLICKS: Attributes = {"meta": {CLICKABLE: True}}
 NOTHING_YET = "no run of the study has ended yet"
 _WRITTEN, _COLUMNS = 60, 9  # cells up to which, and columns up to which, each has its number written into it
 # as in systems/decayed_windows/study.py: from where writing is white, and how far the least is from white
@@ -87,10 +83,9 @@ class MapNames:
 def study_map(cells: Sequence[StudyCell], names: MapNames) -> CaptionedFigure:
     """Return the heat map and its caption; unfinished cells are grey."""
     across, up = ordered([cell.x for cell in cells]), ordered([cell.y for cell in cells])
-    titles = (names.title, names.x, names.y)
-    style: Drawn = {"margin": {"l": 70, "r": 14, "t": 34, "b": 92}, **_CLICKS}
+    style: Attributes = {"x_title": names.x, "unit": names.y and f"↑ {names.y}", **_CLICKS}
     if not cells:
-        return layout.chart(*titles, [], empty=NOTHING_YET, **style), "Nothing is studied yet."
+        return card([], names.title, empty=NOTHING_YET, **style), "Nothing is studied yet."
     grid = {(across.index(cell.x), up.index(cell.y)): cell for cell in cells}
     say = writer(names.measure)
     written = len(across) <= _COLUMNS and len(across) * len(up) <= _WRITTEN
@@ -98,12 +93,12 @@ def study_map(cells: Sequence[StudyCell], names: MapNames) -> CaptionedFigure:
     low, high = (min(middle.values()), max(middle.values())) if middle else (0.0, 1.0)
     span = (high - low) or abs(low) or 1.0
     lowest_colour, highest_colour = low - _PALE * span, low + span
-    bar: Drawn = {} if written else {"colorbar": traces.colour_bar(names.measure, tickformat=".3~g")}
+    bar: Attributes = {} if written else {"colorbar": traces.colour_bar(names.measure, tickformat=".3~g")}
     columns, rows = range(len(across)), range(len(up))
-    gaps: Drawn = {"xgap": 2, "ygap": 2, "showscale": not written, "hoverongaps": False}
+    gaps: Attributes = {"xgap": 2, "ygap": 2, "showscale": not written, "hoverongaps": False}
     z = [[middle.get((x, y)) for x in columns] for y in rows]
     hover_data = [[_hover(grid.get((x, y)), names, say) for x in columns] for y in rows]
-    trace_options: Drawn = {"customdata": hover_data, "hover": "%{customdata[0]}<extra></extra>", **gaps, **bar}
+    trace_options: Attributes = {"customdata": hover_data, "hover": "%{customdata[0]}<extra></extra>", **gaps, **bar}
     map_ = traces.heat(
         names.measure,
         z,
@@ -121,15 +116,16 @@ def study_map(cells: Sequence[StudyCell], names: MapNames) -> CaptionedFigure:
     best, shapes = best_cell(cells, least=names.least_is_best), []
     if best is not None:
         x, y = across.index(best.x), up.index(best.y)
-        edge: Drawn = {"line": {"color": palette.TEXT_COLOUR, "width": 2.5}, "fillcolor": "rgba(0,0,0,0)"}
+        edge: Attributes = {"line": {"color": palette.TEXT_COLOUR, "width": 2.5}, "fillcolor": "rgba(0,0,0,0)"}
         shapes.append(traces.box((x - 0.48, x + 0.48), (y - 0.48, y + 0.48), **edge))
     style |= {"xaxis": _axis(across), "yaxis": _axis(up), "annotations": notes, "shapes": shapes}
-    data = [map_, *(trace for state in STATES if (trace := _marks(grid, state)) is not None)]
+    marks = [trace for state in STATES if (trace := _marks(grid, state)) is not None]
     # behind cells that are not done
-    return layout.chart(*titles, data, plot_bgcolor=palette.GRID_COLOUR, **style), _map_caption(cells, names, best)
+    style |= {"plot_bgcolor": palette.GRID_COLOUR, "keys": trace_keys(marks)}
+    return card([map_, *marks], names.title, **style), _map_caption(cells, names, best)
 
 
-def _clickable(cells: Sequence[StudyCell], heads: Sequence[str] = ()) -> Drawn:
+def _clickable(cells: Sequence[StudyCell], heads: Sequence[str] = ()) -> Attributes:
     """Return hover texts of cells, and the keys of the runs that a click opens."""
     first = [[head] for head in heads] or [[] for _ in cells]
     hover_data = [
@@ -138,12 +134,12 @@ def _clickable(cells: Sequence[StudyCell], heads: Sequence[str] = ()) -> Drawn:
     return {"customdata": hover_data, "hover": "%{customdata[0]}<extra></extra>"}
 
 
-def _unfinished(cells: Sequence[StudyCell], x_of: Callable[[StudyCell], Any], y: float) -> list[Drawn]:
+def _unfinished(cells: Sequence[StudyCell], x_of: Callable[[StudyCell], Any], y: float) -> list[Attributes]:
     """Return marks of cells whose runs gave no number, by their state."""
     markers = []
     for state, (label, symbol, colour) in STATES.items():
         mine = [cell for cell in cells if cell.states.get(state) and not cell.values]
-        style: Drawn = {"size": 10, "marker": {"symbol": symbol}, **_clickable(mine)}
+        style: Attributes = {"size": 10, "marker": {"symbol": symbol}, **_clickable(mine)}
         if mine:
             markers.append(traces.points(label, [x_of(cell) for cell in mine], [y] * len(mine), colour, **style))
     return markers
@@ -185,7 +181,7 @@ def best_cell(cells: Sequence[StudyCell], *, least: bool) -> StudyCell | None:
     return min(candidates, key=lambda cell: sign * median(cell.values), default=None)
 
 
-def _axis(values: Sequence[Any]) -> Drawn:
+def _axis(values: Sequence[Any]) -> Attributes:
     return {**named_axis(short(value) for value in values), "ticks": ""}
 
 
@@ -202,7 +198,7 @@ def _hover(cell: StudyCell | None, names: MapNames, say: Callable[[float], str])
     return ["<br>".join([*lines, *cell.described[:8], *remainder]), cell.key]
 
 
-def _marks(grid: Mapping[tuple[int, int], StudyCell], state: str) -> Drawn | None:
+def _marks(grid: Mapping[tuple[int, int], StudyCell], state: str) -> Attributes | None:
     """Return marks in the corners of cells with such runs, in the middle of cells without others."""
     label, symbol, colour = STATES[state]
     across, up = {"failed": (_CORNER, _CORNER), "pruned": (_CORNER, -_CORNER), "running": (-_CORNER, _CORNER)}[state]
@@ -247,10 +243,10 @@ def _map_caption(cells: Sequence[StudyCell], names: MapNames, best: StudyCell | 
 
 def study_course(cells: Sequence[StudyCell], names: MapNames) -> CaptionedFigure:
     """Return combinations over their numbers, which are their ``x``, with the best so far as a step line."""
-    titles = (names.title, "trial", names.measure)
+    style: Attributes = {"x_title": "trial", "unit": names.measure, **_CLICKS}
     finished = sorted((cell for cell in cells if cell.values), key=lambda cell: cell.x)
     if not finished:
-        return layout.chart(*titles, [], empty=NOTHING_YET, **_CLICKS), f"{_NOTHING_SAID}."
+        return card([], names.title, empty=NOTHING_YET, **style), f"{_NOTHING_SAID}."
     middle = [median(cell.values) for cell in finished]
     best = list(accumulate(middle, min if names.least_is_best else max))
     places = [cell.x for cell in finished]
@@ -264,7 +260,7 @@ def study_course(cells: Sequence[StudyCell], names: MapNames) -> CaptionedFigure
     since = len(finished) - 1 - last
     text = f"Best so far {say(best[-1])}, found by trial {finished[last].x}; "
     text += f"{since} have ended since without a better one."
-    return layout.chart(*titles, data, **_CLICKS), text
+    return card(data, names.title, keys=trace_keys(data), **style), text
 
 
 # A study over one setting: the median over seeds, with the spread from least to most.
@@ -283,10 +279,10 @@ def study_line(cells: Sequence[StudyCell], names: MapNames, *, joined: bool = Tr
     """
     values = ordered([cell.x for cell in cells])
     finished = [cell for value in values for cell in cells if cell.x == value and cell.values]
-    titles = (names.title, names.x, names.measure)
+    layout: Attributes = {"x_title": names.x, "unit": names.measure, **_CLICKS}
     best = best_cell(cells, least=names.least_is_best)
     if best is None:
-        return layout.chart(*titles, [], empty=NOTHING_YET, **_CLICKS), f"{_NOTHING_SAID}."
+        return card([], names.title, empty=NOTHING_YET, **layout), f"{_NOTHING_SAID}."
     numeric = is_numeric(values)
     ticks = {} if numeric else {"tickvals": list(range(len(values))), "ticktext": [short(value) for value in values]}
 
@@ -298,7 +294,7 @@ def study_line(cells: Sequence[StudyCell], names: MapNames, *, joined: bool = Tr
         f"{names.x} {short(cell.x)}: median {say(value_at)}" for cell, value_at in zip(finished, middle, strict=True)
     ]
     lowest, highest = [min(cell.values) for cell in finished], [max(cell.values) for cell in finished]
-    style: Drawn = {"mode": "lines+markers" if joined and numeric else "markers", "marker": {"size": 8}}
+    style: Attributes = {"mode": "lines+markers" if joined and numeric else "markers", "marker": {"size": 8}}
     style["error_y"] = traces.whiskers(lowest, middle, highest, palette.series_colour(0), width=4)
     best_point, circle = ([x_of(best)], [median(best.values)]), {"symbol": "circle-open", "line": {"width": 2}}
     x, hover_options = [x_of(cell) for cell in finished], _clickable(finished, heads)
@@ -308,7 +304,8 @@ def study_line(cells: Sequence[StudyCell], names: MapNames, *, joined: bool = Tr
         traces.points("best", *best_point, palette.TEXT_COLOUR, size=15, marker=circle, hoverinfo="skip"),
     ]
     x_axis = {"type": "log"} if _is_wide(values) else ticks
-    return layout.chart(*titles, data, xaxis=x_axis, **_CLICKS), _line_caption(finished, best, names)
+    figure = card(data, names.title, keys=trace_keys(data), xaxis=x_axis, **layout)
+    return figure, _line_caption(finished, best, names)
 
 
 def _line_caption(finished: Sequence[StudyCell], best: StudyCell, names: MapNames) -> str:
@@ -362,23 +359,23 @@ def study_parallel(
         title: of the figure.
         least: whether little of it is good.
     """
-    style: Drawn = {"margin": {"l": 40, "r": 60, "t": 54, "b": 40}, **_CLICKS}
+    style: Attributes = {"margin": {"l": 40, "r": 60, "t": 40}, **_CLICKS}
     if not ways:
-        return layout.chart(title, "", "", [], empty=NOTHING_YET, **style), f"{_NOTHING_SAID}."
+        return card([], title, empty=NOTHING_YET, **style), f"{_NOTHING_SAID}."
     best_last = sorted(ways, key=lambda way: way.value, reverse=least)[-MOST_LINES:]
     axes = [_Scale([way.settings[index] for way in ways]) for index in range(len(names))]
     axes.append(_Scale([way.value for way in best_last]))
     heads = [*names, measure]
     ends = {"range": [-0.25, len(heads) - 0.65], "side": "top", "showline": False}
     x_axis = {**named_axis(heads), **ends, "showgrid": True, "gridcolor": "#B8BEC6"}
-    beside: Drawn = {"size": 10, "xanchor": "left", "xshift": 4, "bgcolor": "rgba(255,255,255,0.7)"}
+    beside: Attributes = {"size": 10, "xanchor": "left", "xshift": 4, "bgcolor": "rgba(255,255,255,0.7)"}
     notes = [
         traces.label(text, index, value, **beside) for index, axis in enumerate(axes) for value, text in axis.ticks
     ]
     data = []
     for index, way in enumerate(best_last):
         y = [axis.place(value) for axis, value in zip(axes, (*way.settings, way.value), strict=True)]
-        trace_options: Drawn = {"customdata": [[way.described, way.key]] * len(heads), "showlegend": False}
+        trace_options: Attributes = {"customdata": [[way.described, way.key]] * len(heads), "showlegend": False}
         trace_options |= {
             "hover": "%{customdata[0]}<extra></extra>",
             "width": 3 if index == len(best_last) - 1 else 1.4,
@@ -395,7 +392,7 @@ def study_parallel(
         f"Where dark lines run together on an axis, its value matters.{remainder}"
     )
     y_axis = {"visible": False, "range": [-0.06, 1.06]}
-    return layout.chart(title, "", "", data, xaxis=x_axis, yaxis=y_axis, annotations=notes, **style), caption
+    return card(data, title, xaxis=x_axis, yaxis=y_axis, annotations=notes, **style), caption
 
 
 class _Scale:

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
 
 from dtdg_lab.core.units import join_words
-from dtdg_lab.visualization import layout, palette, traces
-from dtdg_lab.visualization.chart import Figure
-from dtdg_lab.visualization.traces import Drawn
-
-if TYPE_CHECKING:
-    pass
-
+from dtdg_lab.visualization import palette, traces
+from dtdg_lab.visualization.axes import NAMES
+from dtdg_lab.visualization.chart import Figure, card, trace_keys
+from dtdg_lab.visualization.traces import Attributes
 
 TELLING = "two bars differ where their seeds do not overlap"
 
@@ -49,12 +45,11 @@ def spread_bars(bars: Sequence[SpreadBar], title: str, unit: str) -> Figure:
         title: of the figure.
         unit: title of the x axis, with its unit.
     """
-    y_axis = {"autorange": "reversed", "type": "category"}
     if not any(bar.values for bar in bars):
-        return layout.chart(title, unit, "", [], empty="no run has ended yet", yaxis=y_axis, showlegend=False)
+        return card([], title, x_title=unit, empty="no run has ended yet", yaxis=NAMES)
     labels = [bar.label + f" ({bar.missed} did not get there)" * bool(bar.missed) for bar in bars]
     colours = [palette.series_colour(0) if bar.values else palette.BASELINE_COLOUR for bar in bars]
-    faint: Drawn = {"marker": {"color": colours, "opacity": 0.55}}
+    faint: Attributes = {"marker": {"color": colours, "opacity": 0.55}}
     seeds = [(value, name) for name, bar in zip(labels, bars, strict=True) for value in bar.values]
     x, y = [value for value, _ in seeds], [name for _, name in seeds]
     hover, middle = "%{y}: %{x:.4~g}", [bar.middle for bar in bars]
@@ -62,8 +57,7 @@ def spread_bars(bars: Sequence[SpreadBar], title: str, unit: str) -> Figure:
         traces.level_bars("median", labels, middle, None, f"{hover} (median)<extra></extra>", **faint),
         traces.points("each seed", x, y, palette.TEXT_COLOUR, f"{hover}<extra></extra>", size=6),
     ]
-    margin = {"l": 56, "r": 14, "t": 34, "b": 54}
-    return layout.chart(title, unit, "", data, yaxis=y_axis, showlegend=False, margin=margin)
+    return card(data, title, x_title=unit, keys=trace_keys(data), yaxis=NAMES)
 
 
 def apart(first: SpreadBar, second: SpreadBar) -> bool:
@@ -73,7 +67,7 @@ def apart(first: SpreadBar, second: SpreadBar) -> bool:
     return max(first.values) < min(second.values) or max(second.values) < min(first.values)
 
 
-def order_words(bars: Sequence[SpreadBar], what: str) -> str:
+def order_caption(bars: Sequence[SpreadBar], what: str) -> str:
     """Return which bar is shortest, and which others are indistinguishable from it."""
     measured = sorted((bar for bar in bars if bar.values), key=lambda bar: (bar.missed, bar.middle or 0.0))
     if not measured:

@@ -28,6 +28,7 @@ from dtdg_lab.cards.card import (
 from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
 from dtdg_lab.runs.stored_run import open_run
+from dtdg_lab.visualization.chart import title_of
 from tests.stored_runs import finished_run
 from tests.thinning import thinned
 
@@ -179,7 +180,7 @@ def test_the_page_is_whole_and_asks_for_nothing(name: str) -> None:
         assert f"<h2>{heading}</h2>" in html
     assert len(shown.pictures) >= 1
     for figure, words in shown.pictures:
-        assert words.endswith(".") and figure["data"] and figure["layout"]["title"]["text"]
+        assert words.endswith(".") and figure["data"] and title_of(figure)
     assert repr(shown).startswith(f"# {name}\n") and "](" not in repr(shown)
 
 

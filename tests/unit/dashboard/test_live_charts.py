@@ -42,7 +42,7 @@ class Counts(SystemFamily):
     name = "counts"
 
     def charts(self) -> Sequence[Chart]:
-        usual: dict[str, Any] = {"caption": _caption, "place": "supporting", "shown": always}
+        usual: dict[str, Any] = {"caption": _caption, "section": "supporting", "applies": always}
         counts = Chart(name="step_count", title="Steps", figure=_figure, toggles=("x",), **usual)
         return [counts, Chart(name="broken", title="Broken", figure=_broken, **usual)]
 

@@ -31,8 +31,8 @@ def words(empty: str, steps: int, *, ended: bool) -> tuple[str, str]:
         title="Bare",
         figure=lambda tables, options: card([], "Bare", empty=empty),
         caption=lambda tables, options: NOTHING_YET,
-        place="supporting",
-        shown=always,
+        section="supporting",
+        applies=always,
     )
     figure, caption = draw(chart, run_tables({}, {"steps": STEPS[: 2 * steps]}), replace(ChartOptions(), ended=ended))
     return figure["layout"]["annotations"][0]["text"], caption

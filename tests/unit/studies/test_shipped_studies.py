@@ -14,8 +14,8 @@ from dtdg_lab.studies.run_study import run_study
 from dtdg_lab.studies.scaling import efficiencies
 from dtdg_lab.studies.sweep import Sweep, preset_sweep
 from dtdg_lab.visualization.runs.curves import NEAR, finite_losses
-from dtdg_lab.visualization.studies.scaling import Efficiency, efficiency_figure, efficiency_words
-from dtdg_lab.visualization.studies.spread import SpreadBar, apart, order_words, spread_bars
+from dtdg_lab.visualization.studies.scaling import Efficiency, efficiency_caption, efficiency_figure
+from dtdg_lab.visualization.studies.spread import SpreadBar, apart, order_caption, spread_bars
 from tests.factories import small_config
 
 
@@ -61,7 +61,7 @@ def test_bars_say_which_cannot_be_told_apart() -> None:
         SpreadBar("d", (0.5,), 1),
     ]
     assert not apart(bars[0], bars[1]) and apart(bars[0], bars[2]) and not apart(bars[2], bars[3])
-    words = order_words(bars, "time")
+    words = order_caption(bars, "time")
     assert words.startswith("a has the least time (median 1.5); indistinguishable from it: b; not with every seed: d.")
     drawn = spread_bars(bars, "t", "s")["data"]
     assert drawn[0]["x"] == [1.5, 2.25, 5.5, 0.5] and len(drawn[1]["x"]) == 7
@@ -72,10 +72,10 @@ def test_bars_say_which_cannot_be_told_apart() -> None:
 def test_efficiency_is_speed_up_over_ranks() -> None:
     known = [Efficiency("psg", {1: 8.0, 2: 5.0, 4: 4.0}), Efficiency("esdg", {1: 8.0, 2: 4.0, 4: 2.0})]
     assert known[0].at(4) == 0.5 and known[1].at(4) == 1.0 and known[0].at(8) is None
-    assert "esdg keeps 100% of them, psg 50%" in efficiency_words(known)
+    assert "esdg keeps 100% of them, psg 50%" in efficiency_caption(known)
     lines = {trace["name"]: trace["y"] for trace in efficiency_figure(known)["data"]}
     assert lines["psg"] == [1.0, 0.8, 0.5] and lines["ideal"] == [1, 1]
-    assert "two engines or more" in efficiency_words([Efficiency("psg", {1: 1.0})])
+    assert "two engines or more" in efficiency_caption([Efficiency("psg", {1: 1.0})])
 
 
 def test_scaling_reads_epochs_of_runs(tmp_path: Path) -> None:

@@ -57,8 +57,8 @@ def test_a_system_has_a_short_sentence_and_a_number_to_compare(system: str) -> N
 @each_system
 def test_a_page_has_one_picture_and_few_supporting_charts(system: str) -> None:
     run = run_tables(configs_of(system)[-1], rollups=all_rollups())
-    charts = [chart for chart in family_of(system).charts() if chart.shown(run)]
-    places = [chart.place for chart in charts]
+    charts = [chart for chart in family_of(system).charts() if chart.applies(run)]
+    places = [chart.section for chart in charts]
     assert places.count("picture") == 1 and 1 <= places.count("supporting") <= 3
     assert len({chart.name for chart in charts}) == len(charts)
 

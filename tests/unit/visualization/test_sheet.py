@@ -7,9 +7,10 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from dtdg_lab.visualization.chart import Figure, card
-from dtdg_lab.visualization.sheet import as_figure, sheet
-from dtdg_lab.visualization.traces import label, level_bars, line, rule
+from dtdg_lab.visualization.chart import Figure, card, trace_keys
+from dtdg_lab.visualization.palette import HEAT_SCALES
+from dtdg_lab.visualization.sheet import as_figure, sheet, standalone
+from dtdg_lab.visualization.traces import bars, colour_bar, heat, label, level_bars, line, points, rule
 
 
 def curve(title: str = "Loss", **changes: Any) -> Figure:
@@ -80,3 +81,41 @@ def test_an_empty_card_keeps_its_axes_and_its_words() -> None:
     (note,) = (each for each in figure["layout"]["annotations"] if each["text"] == "Appears with the first step")
     assert (note["xanchor"], note["yanchor"]) == ("center", "middle") and len(figure["data"]) == 2
     go.Figure(figure)
+
+
+def test_a_colour_bar_stands_beside_its_plot() -> None:
+    cells = heat("rows", [[1.0]], [0], [0], HEAT_SCALES["halo"], span=(0, 1), colorbar=colour_bar("rows"))
+    figure = sheet([(card([cells], "Rows"), ""), (curve(), "")])
+    bar, layout = figure["data"][0]["colorbar"], figure["layout"]
+    assert layout["xaxis"]["domain"][1] == bar["x"] < layout["xaxis2"]["domain"][0]
+    assert bar["len"] == pytest.approx(layout["yaxis"]["domain"][1] - layout["yaxis"]["domain"][0])
+    go.Figure(figure)
+
+
+def test_keys_are_those_of_named_traces() -> None:
+    data = [
+        line("predicted", [0, 1], [0, 1], "#0072B2"),
+        line("bound", [0, 1], [1, 1], "#5B5F66", dash="dash"),
+        points("measured", [0], [1], "#24292F", marker={"symbol": "diamond-open"}),
+        points("measured", [1], [1], "#24292F"),
+        bars("a &lt; b", [0], [1], ["#D55E00", "#009E73"]),
+        line("seed 0", [0, 1], [0, 1], showlegend=False),
+        line("", [0, 1], [0, 1]),
+    ]
+    assert trace_keys(data) == [
+        ("predicted", "#0072B2", "line"),
+        ("bound", "#5B5F66", "dash"),
+        ("measured", "#24292F", "open-diamond"),
+        ("a < b", "#D55E00", "box"),
+    ]
+
+
+@pytest.mark.parametrize(("modes", "expected"), [(["group", None], "group"), (["group", "stack"], "stack")])
+def test_bars_of_a_sheet_are_in_one_mode(modes: list[str | None], expected: str) -> None:
+    cards = [(curve(barmode=mode) if mode else curve(), "") for mode in modes]
+    assert sheet(cards)["layout"]["barmode"] == expected
+
+
+def test_only_cards_get_their_title_on_paper() -> None:
+    whole = sheet([(curve(), "")], title="Run")
+    assert standalone(whole) is whole and standalone(curve())["layout"]["annotations"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dtdg_lab.visualization.chart import card
-from dtdg_lab.visualization.layout import frame
+from dtdg_lab.visualization.sheet import sheet
 from dtdg_lab.widgets import chart_cards
 from dtdg_lab.widgets.chart_cards import PATIENCE_S, DrawingOrder, PanelCharts
 
@@ -84,7 +84,7 @@ def test_charts_are_sent_once_they_are_in_view_and_again_when_they_change(clock)
 
 def test_a_card_has_the_title_of_its_figure_before_it_is_drawn(clock):
     charts = PanelCharts("p", chart_height=300)
-    charts.draw({"a": ({"data": [], "layout": frame("Sizes", "x", "y")}, ""), "b": (card([], "Loss"), "")})
+    charts.draw({"a": (sheet([], title="Sizes"), ""), "b": (card([], "Loss"), "")})
     assert [spec["title"] for spec in json.loads(charts.cards)] == ["Sizes", "Loss"]
 
 
@@ -92,7 +92,7 @@ def test_a_wide_chart_has_a_row_of_its_own_and_nothing_can_be_dragged(clock):
     charts = PanelCharts("p", chart_height=300)
     picture = card([{"x": [0], "y": [1]}], "Window", meta={"handles": [{"name": "alpha"}], "clickable": True})
     charts.draw({"a": (picture, ""), "b": (figure(1), "")}, wide=["a"])
-    assert [spec["place"] for spec in json.loads(charts.cards)] == ["whole", "supporting"]
+    assert [spec["section"] for spec in json.loads(charts.cards)] == ["whole", "supporting"]
     meta = charts.figures()["p-a"]["layout"]["meta"]
     assert meta["clickable"] and "handles" not in meta and "handles" in picture["layout"]["meta"]
 

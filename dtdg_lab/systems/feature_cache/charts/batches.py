@@ -237,8 +237,8 @@ HITS = Chart(
     title="Cache hit rate",
     figure=_hits_figure,
     caption=_hits_caption,
-    place="supporting",
-    shown=fetches_features,
+    section="supporting",
+    applies=fetches_features,
     rollups=(RESOLVED,),
     help="Share of the other parts' rows that batches found in a cache. Shaded: links are slowed down.",
 )

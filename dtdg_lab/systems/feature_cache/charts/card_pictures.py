@@ -20,12 +20,12 @@ from dtdg_lab.systems.feature_cache.simulation.cases import CacheCase
 from dtdg_lab.systems.feature_cache.simulation.comparison import always_compared, run_policy
 from dtdg_lab.systems.feature_cache.simulation.episode import CacheEpisode, draw_episode
 from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
-from dtdg_lab.visualization.chart import CaptionedFigure
-from dtdg_lab.visualization.layout import chart, counts_axis
+from dtdg_lab.visualization.axes import STEPS, counts_axis, named_axis
+from dtdg_lab.visualization.bar_charts import compared_bars
+from dtdg_lab.visualization.chart import CaptionedFigure, card, trace_keys
 from dtdg_lab.visualization.numbers import percent_text, seconds_text
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, EDGE_COLOUR, VERTEX_COLOUR, WARNING_COLOUR
-from dtdg_lab.visualization.panels import STEPS, compared_panel
-from dtdg_lab.visualization.traces import Drawn, box, level_bars, line
+from dtdg_lab.visualization.traces import Attributes, box, level_bars, line
 
 PARTS, EPOCHS, EPOCH_STEPS = 4, 12, 25
 Span = tuple[float, float]
@@ -62,13 +62,13 @@ def cache_pictures(system: System, graph: DynamicGraph) -> list[CaptionedFigure]
     beside = "" if policy == "clairvoyant" else f" and the best plan for {best}"
     spent = "the least energy" if policy == "clairvoyant" else f"{percent_text(over)} more energy than the best plan"
     return [
-        windows_chosen_panel(
+        cache_windows_card(
             panel_windows,
             episode.steps,
             slow,
             caption=f"While a link is slow, {policy} keeps a cache for {mean_length} steps{beside}.",
         ),
-        compared_panel(
+        compared_bars(
             "Joules of one partition in this run",
             "joules",
             joules,
@@ -110,10 +110,10 @@ def _lanes() -> CaptionedFigure:
     costs, steps = reddit(), 8
     clean = costs.rpc_s + max(costs.asked) * costs.rows * costs.row_bytes / costs.link_bytes_per_s
     fetch_s = np.where(np.arange(steps) < steps // 2, clean, clean + max(costs.trips, 1.0) * LATE_S)
-    return lanes_panel(fetch_s, costs.base_s)
+    return lanes_card(fetch_s, costs.base_s)
 
 
-def windows_chosen_panel(
+def cache_windows_card(
     windows: Mapping[str, Sequence[tuple[int, int]]], steps: int, slow: Sequence[Span], *, caption: str
 ) -> CaptionedFigure:
     """Return how long each cache serves over the steps of a run, shaded where a link is slow.
@@ -132,12 +132,13 @@ def windows_chosen_panel(
         x, y = [*(first for first, _ in caches), steps], [*(window for _, window in caches), caches[-1][1]]
         stroke = {"color": colour, "width": width, "dash": dash, "shape": "hv"}
         data.append(line(name, x, y, colour, "from step %{x}: W = %{y}", line=stroke))
-    shaded: Drawn = {"layer": "below", "fillcolor": WARNING_COLOUR, "opacity": 0.14, "line": {"width": 0}}
-    figure = chart(
-        "How long each cache serves",
-        STEPS,
-        "W (steps)",
+    shaded: Attributes = {"layer": "below", "fillcolor": WARNING_COLOUR, "opacity": 0.14, "line": {"width": 0}}
+    figure = card(
         data,
+        "How long each cache serves",
+        unit="W (steps)",
+        keys=trace_keys(data),
+        x_title=STEPS,
         xaxis={"range": [0, steps]},
         yaxis={**counts_axis(WINDOWS), "range": [-0.1, 2.25]},
         shapes=[box(span, (0, 1), yref="paper", **shaded) for span in slow],
@@ -145,7 +146,7 @@ def windows_chosen_panel(
     return figure, caption
 
 
-def lanes_panel(fetch_s: ArrayLike, compute_s: float) -> CaptionedFigure:
+def lanes_card(fetch_s: ArrayLike, compute_s: float) -> CaptionedFigure:
     """Return fetching and computing of the same steps, by turns and with each fetch beside the step before.
 
     Args:
@@ -167,18 +168,11 @@ def lanes_panel(fetch_s: ArrayLike, compute_s: float) -> CaptionedFigure:
         segments = [(lane, *span) for lane, name in enumerate(lanes) if name.endswith(kind) for span in lanes[name]]
         starts = [round(1e3 * start, 3) for _, start, _ in segments]
         edged = {"color": colour, "line": {"width": 1, "color": "white"}}
-        style: Drawn = {"base": starts, "width": 0.7, "marker": edged}
+        style: Attributes = {"base": starts, "width": 0.7, "marker": edged}
         lasted = [round(1e3 * (end - start), 3) for _, start, end in segments]
         data.append(level_bars(kind, [lane for lane, *_ in segments], lasted, None, "%{x:.4g} ms", **style))
-    figure = chart(
-        "The same steps, by turns and ahead",
-        "time (ms)",
-        "",
-        data,
-        barmode="overlay",
-        yaxis={"tickvals": list(range(len(lanes))), "ticktext": list(lanes), "showgrid": False, "range": [-0.6, 3.6]},
-        margin={"l": 130, "r": 14, "t": 34, "b": 58},
-    )
+    title, y_axis = "The same steps, by turns and ahead", {**named_axis(lanes), "range": [-0.6, 3.6]}
+    figure = card(data, title, keys=trace_keys(data), x_title="time (ms)", barmode="overlay", yaxis=y_axis)
     times = f"{seconds_text(by_turns[1][-1][1])} by turns and {seconds_text(ahead[1][-1][1])} ahead"
     return figure, f"{len(fetches)} steps take {times}; one owner is slow from the middle on."
 

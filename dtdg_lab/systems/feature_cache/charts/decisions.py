@@ -21,11 +21,11 @@ from dtdg_lab.systems.feature_cache.charts.step_chart import (
     recent_rows,
 )
 from dtdg_lab.systems.feature_cache.charts.traffic import DARK
+from dtdg_lab.visualization.axes import named_axis
 from dtdg_lab.visualization.chart import FIRST_STEP, NOTHING_YET, Chart, ChartOptions, Key, card
-from dtdg_lab.visualization.layout import named_axis
 from dtdg_lab.visualization.numbers import MINUS, percent_text
 from dtdg_lab.visualization.palette import HEAT_SCALES, MARK_COLOUR, TEXT_COLOUR, WARNING_COLOUR, series_colour
-from dtdg_lab.visualization.traces import Drawn, box, heat, label, points
+from dtdg_lab.visualization.traces import Attributes, box, heat, label, points
 
 if TYPE_CHECKING:
     from dtdg_lab.visualization.chart import Figure
@@ -47,7 +47,7 @@ def _decisions(tables: RunTables) -> Rows:
     return Rows.of({name: np.concatenate([some[name] for some in newest]) for name in columns}).sort("step")
 
 
-def decision_points(decisions: Mapping[str, Array] | Rows) -> list[Drawn]:
+def decision_points(decisions: Mapping[str, Array] | Rows) -> list[Attributes]:
     """Return W of decisions over steps, in the colour of the owner that gets most; crosses are not rated best."""
     biased = decisions["biased"].astype(np.int64)
     is_best = _is_best(decisions)
@@ -65,7 +65,7 @@ def decision_points(decisions: Mapping[str, Array] | Rows) -> list[Drawn]:
             )
         ]
         marker = {"symbol": ["circle" if is_best[index] else "x-thin-open" for index in indices.tolist()]}
-        style: Drawn = {"size": 6, "marker": marker, "customdata": texts}
+        style: Attributes = {"size": 6, "marker": marker, "customdata": texts}
         x = decisions["step"][indices].tolist()
         data.append(points(_owner_name(owner), x, y[indices].tolist(), colour, "step %{x}, %{customdata}", **style))
     return data
@@ -80,7 +80,7 @@ def _owner_name(owner: int) -> str:
     return "even" if owner < 0 else f"most for part {owner}"
 
 
-def windows_axis() -> Drawn:
+def windows_axis() -> Attributes:
     """Return an axis of the W that policies choose from."""
     return {**named_axis(WINDOWS), "showgrid": True, "range": [-0.6, len(WINDOWS) - 0.4]}
 
@@ -129,7 +129,13 @@ def _values_figure(tables: RunTables, options: ChartOptions) -> Figure:
     low, high = float(np.nanmin(cells)), 0.0
     span = (high - low) or 1.0
     texts = [[f"W {window}, {name}" for window in WINDOWS] for name in names]
-    style: Drawn = {"span": (low - _PALE * span, high), "showscale": False, "xgap": 2, "ygap": 2, "customdata": texts}
+    style: Attributes = {
+        "span": (low - _PALE * span, high),
+        "showscale": False,
+        "xgap": 2,
+        "ygap": 2,
+        "customdata": texts,
+    }
     rounded_cells = [[None if isnan(value) else float(f"{value:.5g}") for value in row] for row in cells.tolist()]
     hover = "%{customdata}: %{z:.4~g}<extra></extra>"
     trace = heat("value", rounded_cells, range(len(WINDOWS)), range(rows), HEAT_SCALES["owned"], hover=hover, **style)
@@ -183,8 +189,8 @@ DECISIONS = Chart(
     title="Decisions",
     figure=_decisions_figure,
     caption=_decisions_caption,
-    place="folded",
-    shown=fetches_features,
+    section="folded",
+    applies=fetches_features,
     help="Each point is a window chosen by a part, in the colour of the owner that gets most of the cache.",
 )
 ACTION_VALUES = Chart(
@@ -192,7 +198,7 @@ ACTION_VALUES = Chart(
     title="Value of each action",
     figure=_values_figure,
     caption=_values_caption,
-    place="folded",
-    shown=fetches_features,
+    section="folded",
+    applies=fetches_features,
     help="Value less that of the best action. Where two cells differ little, either action will do.",
 )

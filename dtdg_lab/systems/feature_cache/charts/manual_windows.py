@@ -17,15 +17,16 @@ from dtdg_lab.records.rows import as_objects
 from dtdg_lab.systems.feature_cache.charts.decisions import decision_points, windows_axis
 from dtdg_lab.systems.feature_cache.charts.step_chart import LinkHistory, slow_shades
 from dtdg_lab.systems.feature_cache.simulation.episode import CacheEpisode
-from dtdg_lab.visualization.chart import CaptionedFigure, Figure
-from dtdg_lab.visualization.layout import FROM_ZERO, chart
+from dtdg_lab.visualization.axes import FROM_ZERO, STEPS
+from dtdg_lab.visualization.chart import CaptionedFigure, Figure, card, trace_keys
 from dtdg_lab.visualization.numbers import joules_text
 from dtdg_lab.visualization.palette import series_colour
-from dtdg_lab.visualization.panels import STEPS, grid
-from dtdg_lab.visualization.traces import Drawn, line
+from dtdg_lab.visualization.sheet import STUDY_HEIGHT, sheet
+from dtdg_lab.visualization.traces import Attributes, line
 
 CLAIRVOYANT, FIXED, BEST = "clairvoyant", "fixed", "best fixed"
 BY_HAND = "manual"
+NO_CHOICE = "nothing was chosen yet"
 _POINTS = 300
 Windows = Sequence[tuple[int, int]]  # first step, choice
 
@@ -98,15 +99,15 @@ def windows_by_hand_figure(
     """
     links = _links_until(episode, current_step)
     lines = {name: joules[:current_step] for name, joules in regret_lines(episode, played).items()} if played else {}
-    panels = [
-        _choices_panel(moves, links, current_step),
-        _delays_panel(moves, links, late_ms, current_step),
-        _regret_panel(lines, current_step),
+    cards = [
+        _choices_card(moves, links, current_step),
+        _delays_card(moves, links, late_ms, current_step),
+        _regret_card(lines, current_step),
     ]
-    return grid(panels, title="Your run", columns=2, wide=(2,))
+    return sheet(cards, title="Your run", wide=(2,), plot_height=STUDY_HEIGHT)
 
 
-def _choices_panel(moves: Sequence[Move], links: LinkHistory, current_step: int) -> CaptionedFigure:
+def _choices_card(moves: Sequence[Move], links: LinkHistory, current_step: int) -> CaptionedFigure:
     """Return W of each choice; shaded where links are slow."""
     preferred = np.array([-1 if move.preferred is None else move.preferred for move in moves], np.int64)
     choices = {
@@ -121,17 +122,17 @@ def _choices_panel(moves: Sequence[Move], links: LinkHistory, current_step: int)
     return figure, f"Shaded: links are slow. At step {current_step}: {_links_text(links)}."
 
 
-def _delays_panel(
+def _delays_card(
     moves: Sequence[Move], links: LinkHistory, late_ms: tuple[float, ...], current_step: int
 ) -> CaptionedFigure:
     """Return the delay that a policy observes of each part, and the one that is added, dashed."""
     heard = [(move.heard_at, move.late_ms) for move in moves] + ([(current_step, late_ms)] if moves else [])
     steps = [step for step, _ in heard]
-    data: list[Drawn] = []
+    data: list[Attributes] = []
     for index in range(len(late_ms) if heard else 0):
         part, colour = index + 1, series_colour(index + 1)
         y = [round(delays[index], 4) for _, delays in heard]
-        style: Drawn = {"line": {"color": colour, "width": 1.8, "shape": "hv"}, "mode": "lines+markers"}
+        style: Attributes = {"line": {"color": colour, "width": 1.8, "shape": "hv"}, "mode": "lines+markers"}
         data.append(line(f"part {part}", steps, y, colour, "step %{x}: %{y:.3~g} ms estimated", **style))
         added = links.stairs(links.delay_ms[:, part], 0.0, float(max(current_step, 1)))
         if added[0]:
@@ -140,7 +141,7 @@ def _delays_panel(
     return figure, "Each estimate is the median of the last 30 calls; dashed: the delay that is added."
 
 
-def _regret_panel(lines: Mapping[str, Sequence[float]], current_step: int) -> CaptionedFigure:
+def _regret_card(lines: Mapping[str, Sequence[float]], current_step: int) -> CaptionedFigure:
     """Return joules beyond the clairvoyant, summed up."""
     data = []
     for index, (name, joules) in enumerate(lines.items()):
@@ -148,23 +149,21 @@ def _regret_panel(lines: Mapping[str, Sequence[float]], current_step: int) -> Ca
         places = range((len(joules) - 1) % stride, len(joules), stride)
         x, y = [index + 1 for index in places], [float(f"{joules[index]:.5g}") for index in places]
         data.append(line(name, x, y, series_colour(index), "step %{x}: %{y:.4~g} J", mode="lines"))
-    titles = ("Beyond the clairvoyant", STEPS, "joules beyond the optimum")
-    figure = chart(*titles, data, empty="nothing was chosen yet", showlegend=True, yaxis=FROM_ZERO)
+    layout: Attributes = {"x_title": STEPS, "yaxis": FROM_ZERO, "empty": NO_CHOICE}
+    figure = card(data, "Beyond the clairvoyant", unit="joules beyond the optimum", keys=trace_keys(data), **layout)
     ends = sorted((joules[-1], name) for name, joules in lines.items() if len(joules))
     texts = [f"{name} {joules_text(joules)}" for joules, name in ends]
     return figure, f"Up to step {current_step}: {join_words(texts) or 'nothing yet'}."
 
 
 def _over_steps(
-    title: str, y_title: str, data: Sequence[Drawn], links: LinkHistory, current_step: int, **settings: Any
+    title: str, unit: str, data: Sequence[Attributes], links: LinkHistory, current_step: int, **settings: Any
 ) -> Figure:
     """Return a chart over the steps so far, slow links shaded."""
     span = (-0.5, current_step + 0.5)
-    figure = chart(title, STEPS, y_title, data, empty="nothing was chosen yet", showlegend=True, **settings)
-    if data:
-        figure["layout"]["xaxis"]["range"] = [*span]
-        figure["layout"]["shapes"] = slow_shades(links, span)
-    return figure
+    slow: Attributes = {"xaxis": {"range": [*span]}, "shapes": slow_shades(links, span)} if data else {}
+    texts: Attributes = {"unit": unit, "x_title": STEPS, "empty": NO_CHOICE}
+    return card(data, title, keys=trace_keys(data), **texts, **slow, **settings)
 
 
 def _links_until(episode: CacheEpisode, current_step: int) -> LinkHistory:

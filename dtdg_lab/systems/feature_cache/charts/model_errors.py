@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from dtdg_lab.systems.feature_cache.calibration.report import CellError
-from dtdg_lab.visualization.chart import CaptionedFigure, Figure
-from dtdg_lab.visualization.layout import chart, named_axis
+from dtdg_lab.visualization.axes import named_axis
+from dtdg_lab.visualization.chart import CaptionedFigure, Figure, card, trace_keys
 from dtdg_lab.visualization.numbers import percent_text
 from dtdg_lab.visualization.palette import TEXT_COLOUR, series_colour
-from dtdg_lab.visualization.panels import grid
-from dtdg_lab.visualization.traces import Drawn, colour_bar, heat, label, line, points
+from dtdg_lab.visualization.sheet import STUDY_HEIGHT, sheet
+from dtdg_lab.visualization.traces import Attributes, colour_bar, heat, label, line, points
 
 _W = "W (steps between rebuilds)"
 _WRITTEN = 120  # cells up to which each has its number
@@ -30,7 +30,7 @@ def model_figure(errors: Sequence[CellError], *, title: str) -> Figure:
         panels.append((_errors_figure(cells, f"Errors of the model, {dataset}"), errors_caption(cells)))
         curves = _curves_figure(cells, f"Step time, {dataset}")
         panels.append((curves, "Squares were measured, lines are predicted."))
-    return grid(panels, title=title)
+    return sheet(panels, title=title, plot_height=STUDY_HEIGHT)
 
 
 def errors_caption(cells: Sequence[CellError]) -> str:
@@ -60,18 +60,17 @@ def _errors_figure(cells: Sequence[CellError], title: str) -> Figure:
     hover_texts = [["" if cell is None else _cell_text(cell) for cell in row] for row in places]
     top = max(_LEAST_TOP, *(abs(cell.percent) for cell in cells))
     bar = colour_bar("error (%)", tickformat=".3~g")
-    style: Drawn = {"colorbar": bar, "xgap": 1, "ygap": 1, "hoverongaps": False, "customdata": hover_texts}
+    style: Attributes = {"colorbar": bar, "xgap": 1, "ygap": 1, "hoverongaps": False, "customdata": hover_texts}
     columns, rows = range(len(windows)), range(len(conditions))
     errors = heat(title, percents, columns, rows, _SCALE, span=(-top, top), hover=_HOVER, **style)
-    figure = chart(title, _W, "", [errors], xaxis=named_axis(windows), yaxis=named_axis(conditions, down=True))
-    if len(conditions) * len(windows) <= _WRITTEN:
-        figure["layout"]["annotations"] = [
-            label(format(percent + 0.0, "+.1f"), x, y, "white" if abs(percent) > _DARK * top else TEXT_COLOUR, 9)
-            for y, row in enumerate(percents)
-            for x, percent in enumerate(row)
-            if percent is not None
-        ]
-    return figure
+    notes = [
+        label(format(percent + 0.0, "+.1f"), x, y, "white" if abs(percent) > _DARK * top else TEXT_COLOUR, 9)
+        for y, row in enumerate(percents)
+        for x, percent in enumerate(row)
+        if percent is not None and len(conditions) * len(windows) <= _WRITTEN
+    ]
+    axes: Attributes = {"xaxis": named_axis(windows), "yaxis": named_axis(conditions, down=True)}
+    return card([errors], title, x_title=_W, annotations=notes, **axes)
 
 
 def _cell_text(cell: CellError) -> str:
@@ -81,27 +80,27 @@ def _cell_text(cell: CellError) -> str:
 
 def _curves_figure(cells: Sequence[CellError], title: str) -> Figure:
     """Return predicted lines and measured squares over W, a colour for each condition."""
-    data: list[Drawn] = []
+    data: list[Attributes] = []
     for index, condition in enumerate(_conditions(cells)):
         of_condition = sorted((cell for cell in cells if cell.condition == condition), key=lambda cell: cell.window)
         data += _condition_traces(condition, series_colour(index), of_condition)
-    axes: Drawn = {
+    axes: Attributes = {
         "xaxis": {"type": "log", "tickvals": sorted({cell.window for cell in cells})},
         "yaxis": {"type": "log", "dtick": "D2"},
     }
-    return chart(title, _W, "step (ms)", data, showlegend=True, **axes)
+    return card(data, title, unit="step (ms)", keys=trace_keys(data), x_title=_W, **axes)
 
 
-def _condition_traces(condition: str, colour: str, cells: Sequence[CellError]) -> list[Drawn]:
+def _condition_traces(condition: str, colour: str, cells: Sequence[CellError]) -> list[Attributes]:
     """Return a line and squares; a condition of one window has a dash with its name beside it."""
     windows, is_alone = [cell.window for cell in cells], len(cells) == 1
-    style: Drawn = {"mode": "lines", "legendgroup": condition, "showlegend": not is_alone, "hoverinfo": "skip"}
+    style: Attributes = {"mode": "lines", "legendgroup": condition, "showlegend": not is_alone, "hoverinfo": "skip"}
     if is_alone:
         beside = "middle right" if condition.startswith("c4") else "middle left"  # delays right, rates left
         style |= {"mode": "markers+text", "text": [f"  {condition}  "], "textposition": beside}
         style |= {"textfont": {"size": 9, "color": colour}}
         style["marker"] = {"color": colour, "symbol": "line-ew-open", "size": 14}
-    square_style: Drawn = {"marker": {"symbol": "square"}, "legendgroup": condition, "showlegend": False}
+    square_style: Attributes = {"marker": {"symbol": "square"}, "legendgroup": condition, "showlegend": False}
     square_style["customdata"] = [_cell_text(cell) for cell in cells]
     return [
         line(condition, windows, [round(cell.predicted_ms, 4) for cell in cells], colour, **style),

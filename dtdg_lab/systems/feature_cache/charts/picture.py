@@ -48,7 +48,7 @@ from dtdg_lab.visualization.palette import (
     WARNING_COLOUR,
     series_colour,
 )
-from dtdg_lab.visualization.traces import Drawn, bars, heat, line
+from dtdg_lab.visualization.traces import Attributes, bars, heat, line
 
 if TYPE_CHECKING:
     from dtdg_lab.visualization.chart import Figure
@@ -83,7 +83,7 @@ def figure(tables: RunTables, options: ChartOptions) -> Figure:
     data = [*cause, *decision, *_effect(tables, options), *map(_empty_trace, ("y2", "y3"))]
     is_many = part_count(tables) > STACKED_PARTS
     names = [_lane_name(text + suffix * is_many, y) for text, suffix, y in _LANES]
-    layout: Drawn = {
+    layout: Attributes = {
         "barmode": "overlay",
         "bargap": 0,
         "height": _HEIGHT,
@@ -148,7 +148,7 @@ def _span(tables: RunTables, options: ChartOptions) -> tuple[float, float]:
     return float(begin), end + 0.004 * (end - begin)
 
 
-def _lane_axis(domain: tuple[float, float], **style: Any) -> Drawn:
+def _lane_axis(domain: tuple[float, float], **style: Any) -> Attributes:
     return {
         "domain": [*domain],
         "anchor": "x",
@@ -160,16 +160,16 @@ def _lane_axis(domain: tuple[float, float], **style: Any) -> Drawn:
     }
 
 
-def _empty_trace(axis: str) -> Drawn:
+def _empty_trace(axis: str) -> Attributes:
     """Return a trace that keeps a lane on the page while it is empty."""
     return line("", [None], [None], yaxis=axis, hoverinfo="skip")
 
 
-def _lane_name(text: str, y: float) -> Drawn:
+def _lane_name(text: str, y: float) -> Attributes:
     return {**_note(text, 0, y), "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
 
 
-def _note(text: str, x: float, y: float, **style: Any) -> Drawn:
+def _note(text: str, x: float, y: float, **style: Any) -> Attributes:
     return {"text": text, "x": x, "y": y, "showarrow": False, "font": {"size": 11.5, "color": TEXT_COLOUR}, **style}
 
 
@@ -190,25 +190,25 @@ def _lacks_caches(tables: RunTables, options: ChartOptions) -> bool:
     return part_count(tables) == 1 or (not has_cache(tables) and not len(_caches(tables, options)))
 
 
-def _notes(tables: RunTables, options: ChartOptions) -> list[Drawn]:
+def _notes(tables: RunTables, options: ChartOptions) -> list[Attributes]:
     """Return what the lane of caches says where there are none."""
     if not _lacks_caches(tables, options):
         return []
     text = captions.ONE_PART if part_count(tables) == 1 else "No cache: every remote row is fetched."
-    middle: Drawn = {"xref": "paper", "yref": "paper", "font": {"size": 12.5, "color": TEXT_COLOUR}}
+    middle: Attributes = {"xref": "paper", "yref": "paper", "font": {"size": 12.5, "color": TEXT_COLOUR}}
     return [_note(text, 0.5, sum(_DECISION) / 2, **middle)]
 
 
 # Cause: the delay of each owner's replies.
 
 
-def _cause(tables: RunTables, first: float, last: float) -> tuple[list[Drawn], list[Drawn], float]:
+def _cause(tables: RunTables, first: float, last: float) -> tuple[list[Attributes], list[Attributes], float]:
     """Return traces, names in their areas, and the height of the lane in milliseconds."""
     links = link_history(tables).between(first, last)
     top = float(links.delay_ms.max(initial=0.0))
     if links.delay_ms.shape[1] > STACKED_PARTS:
         return _worst_and_mean(links, first, last), [], top
-    data: list[Drawn] = []
+    data: list[Attributes] = []
     stretches: list[tuple[float, float, float, str]] = []
     for owner in range(links.delay_ms.shape[1]):
         delays, rates = links.delay_ms[:, owner], links.mbit[:, owner]
@@ -227,8 +227,12 @@ def _cause(tables: RunTables, first: float, last: float) -> tuple[list[Drawn], l
     return data, _area_names(stretches, last - first, top or 1.0), top
 
 
-def _delay_line(name: str, corners: tuple[list[float], list[float]], colour: str, *, fill: bool) -> Drawn:
-    style: Drawn = {"yaxis": "y2", "width": 1.8, **({"fill": "tozeroy", "fillcolor": _faint(colour)} if fill else {})}
+def _delay_line(name: str, corners: tuple[list[float], list[float]], colour: str, *, fill: bool) -> Attributes:
+    style: Attributes = {
+        "yaxis": "y2",
+        "width": 1.8,
+        **({"fill": "tozeroy", "fillcolor": _faint(colour)} if fill else {}),
+    }
     return line(name, *corners, colour, "%{y:.3~g} ms added", **style)
 
 
@@ -237,7 +241,7 @@ def _faint(colour: str) -> str:
     return f"rgba({red},{green},{blue},0.2)"
 
 
-def _worst_and_mean(links: LinkHistory, first: float, last: float) -> list[Drawn]:
+def _worst_and_mean(links: LinkHistory, first: float, last: float) -> list[Attributes]:
     """Return the delay of the slowest owner, and the mean of all."""
     worst = links.stairs(links.delay_ms.max(axis=1), first, last)
     mean = links.stairs(links.delay_ms.mean(axis=1), first, last)
@@ -249,19 +253,19 @@ def _worst_and_mean(links: LinkHistory, first: float, last: float) -> list[Drawn
     ]
 
 
-def _limited_bars(owner: int, stretches: list[tuple[float, float, float]], height: float) -> Drawn:
+def _limited_bars(owner: int, stretches: list[tuple[float, float, float]], height: float) -> Attributes:
     """Return hatching where the rate of an owner's replies is limited."""
     begin, end, rate = zip(*stretches, strict=True)
     pattern = {"shape": "/", "fgcolor": series_colour(owner), "size": 6, "solidity": 0.3}
     marker = {"color": "rgba(0,0,0,0)", "line": {"width": 0}, "pattern": pattern}
-    style: Drawn = {"yaxis": "y2", "offset": 0, "width": [b - a for a, b in zip(begin, end, strict=True)]}
+    style: Attributes = {"yaxis": "y2", "offset": 0, "width": [b - a for a, b in zip(begin, end, strict=True)]}
     style |= {"customdata": [f"{value:.4g}" for value in rate], "marker": marker}
     return bars(f"part {owner}", begin, [height] * len(stretches), None, "%{customdata} Mbit/s", **style)
 
 
-def _area_names(stretches: list[tuple[float, float, float, str]], span: float, top: float) -> list[Drawn]:
+def _area_names(stretches: list[tuple[float, float, float, str]], span: float, top: float) -> list[Attributes]:
     """Return the names that fit into their areas, without two over each other; the widest first."""
-    notes: list[Drawn] = []
+    notes: list[Attributes] = []
     occupied: list[tuple[float, float, float]] = []
     for begin, end, height, text in sorted(stretches, key=lambda stretch: stretch[0] - stretch[1]):
         half, middle = len(text) * _LETTER / PAGE_WIDTH * span / 2, (begin + end) / 2
@@ -279,12 +283,14 @@ def _area_names(stretches: list[tuple[float, float, float, str]], span: float, t
 # Decision: the caches of each part.
 
 
-def _decision(tables: RunTables, options: ChartOptions, first: float, last: float) -> tuple[list[Drawn], Drawn]:
+def _decision(
+    tables: RunTables, options: ChartOptions, first: float, last: float
+) -> tuple[list[Attributes], Attributes]:
     """Return the traces of the lane of caches, and its axis."""
     parts = part_count(tables)
     if _is_map(tables, options):
         labelled = [*range(0, parts, -(-parts // STACKED_PARTS))]
-        axis: Drawn = {
+        axis: Attributes = {
             "range": [parts - 0.5, -0.5],
             "tickvals": labelled,
             "ticktext": [f"part {part} " for part in labelled],
@@ -328,7 +334,7 @@ def _is_map(tables: RunTables, options: ChartOptions) -> bool:
     return _block_count(_caches(tables, options), parts) > MOST_BLOCKS
 
 
-def _blocks(caches: Caches, parts: int, span: float) -> list[Drawn]:
+def _blocks(caches: Caches, parts: int, span: float) -> list[Attributes]:
     """Return a trace for each owner: its share of the height of each block.
 
     A full cache has the whole height; where all have room to spare, the fullest one has it.
@@ -339,14 +345,14 @@ def _blocks(caches: Caches, parts: int, span: float) -> list[Drawn]:
     height, wide = _BOTTOM - _TOP, caches.end - caches.begin
     gap = np.zeros(len(caches)) if caches.are_means else np.minimum(0.0014 * span, 0.2 * wide)
     below = np.cumsum(rows_held[:, ::-1], axis=1)[:, ::-1] - rows_held  # rows of the owners after it
-    data, hover_parts = [], _block_words(caches, rows_held.sum(axis=1))
+    data, hover_parts = [], _block_labels(caches, rows_held.sum(axis=1))
     for owner, owner_rows in enumerate(rows_held.T):
         some = owner_rows > 0
         texts = [
             f"{hover_parts[index][0]}{rows:,.0f} rows of part {owner}{hover_parts[index][1]}"
             for index, rows in zip(np.flatnonzero(some).tolist(), owner_rows[some].tolist(), strict=True)
         ]
-        style: Drawn = {
+        style: Attributes = {
             "offset": 0,
             "width": _rounded((wide - 2 * gap)[some]),
             "base": _rounded((caches.part + _BOTTOM - height * below[:, owner] / room)[some]),
@@ -363,7 +369,7 @@ def _rounded(values: Array) -> list[float]:
     return rounded
 
 
-def _block_words(caches: Caches, rows_held: Array) -> list[tuple[str, str]]:
+def _block_labels(caches: Caches, rows_held: Array) -> list[tuple[str, str]]:
     """Return what hovering over a block says, before and after the rows of one owner."""
     columns = (
         caches.part,
@@ -384,7 +390,7 @@ def _block_words(caches: Caches, rows_held: Array) -> list[tuple[str, str]]:
     ]
 
 
-def _late_edges(caches: Caches, first: float) -> list[Drawn]:
+def _late_edges(caches: Caches, first: float) -> list[Attributes]:
     """Return red left edges of the caches that came late."""
     late = (caches.late_steps > 0) & (caches.begin > first)
     if not late.any():
@@ -394,7 +400,7 @@ def _late_edges(caches: Caches, first: float) -> list[Drawn]:
     return [line("came late", x, y, WARNING_COLOUR, width=2.5, mode="lines", hoverinfo="skip")]
 
 
-def _lengths(caches: Caches, span: float) -> list[Drawn]:
+def _lengths(caches: Caches, span: float) -> list[Attributes]:
     """Return W above the blocks that are wide enough; of means, above one every so often."""
     wide = (caches.end - caches.begin) / span * PAGE_WIDTH
     some = np.flatnonzero(wide >= NARROWEST)
@@ -405,22 +411,22 @@ def _lengths(caches: Caches, span: float) -> list[Drawn]:
     return [_words_over(x, part, [f"{length:.0f}" for length in caches.length[some].tolist()])]
 
 
-def _words_over(x: list[float], part: list[int], text: list[str]) -> Drawn:
+def _words_over(x: list[float], part: list[int], text: list[str]) -> Attributes:
     """Return words above blocks."""
-    style: Drawn = {"mode": "text", "text": text, "textfont": {"size": 10.5, "color": TEXT_COLOUR}}
+    style: Attributes = {"mode": "text", "text": text, "textfont": {"size": 10.5, "color": TEXT_COLOUR}}
     return line("W", x, [row + _TOP - 0.12 for row in part], hoverinfo="skip", **style)
 
 
-def _first_window(tables: RunTables, parts: int) -> list[Drawn]:
+def _first_window(tables: RunTables, parts: int) -> list[Attributes]:
     """Return the first cache as the settings have it, pale, before there is one."""
     window, rows = int(tables.config["cache_window"]), [*range(parts)]
-    style: Drawn = {"offset": 0, "width": [window] * parts, "base": [part + _BOTTOM for part in rows]}
+    style: Attributes = {"offset": 0, "width": [window] * parts, "base": [part + _BOTTOM for part in rows]}
     marker = {"color": GRID_COLOUR, "line": {"width": 0}}
     blocks = bars("first window", [0] * parts, [_TOP - _BOTTOM] * parts, None, hoverinfo="skip", marker=marker, **style)
     return [blocks, _words_over([window / 2] * parts, rows, [f"{window}"] * parts)]
 
 
-def _length_map(tables: RunTables, options: ChartOptions, first: float, last: float) -> list[Drawn]:
+def _length_map(tables: RunTables, options: ChartOptions, first: float, last: float) -> list[Attributes]:
     """Return W of each part over the steps as a heat map."""
     if options.whole_run and not _is_all_in_memory(tables):
         part, begin, length = mean_lengths(tables)
@@ -437,7 +443,7 @@ def _length_map(tables: RunTables, options: ChartOptions, first: float, last: fl
         cells.append([lengths[index] if index >= 0 else None for index in places])
     shares = np.log2(np.linspace(_SHORT, _LONG, _SHADES)) / np.log2(_LONG)
     scale = [(index / (_SHADES - 1), _shade(share)) for index, share in enumerate(shares.tolist())]
-    style: Drawn = {"span": (_SHORT, _LONG), "showscale": False, "hoverongaps": False}
+    style: Attributes = {"span": (_SHORT, _LONG), "showscale": False, "hoverongaps": False}
     hover = "part %{y}, about step %{x:.0f}: W %{z:.3~g}<extra></extra>"
     return [heat("W", cells, _rounded((edges[1:] + edges[:-1]) / 2), range(parts), scale, hover=hover, **style)]
 
@@ -456,7 +462,7 @@ def _shade(share: float) -> str:
 # Effect: how long training waits.
 
 
-def _effect(tables: RunTables, options: ChartOptions) -> list[Drawn]:
+def _effect(tables: RunTables, options: ChartOptions) -> list[Attributes]:
     """Return bars of waiting in milliseconds; of many parts also those of the part that waits most."""
     is_long = options.whole_run and newest_step(tables) >= NEWEST
     waited = waits(tables) if is_long else recent_waits(tables, NEWEST, WAIT_WIDTH)
@@ -464,7 +470,7 @@ def _effect(tables: RunTables, options: ChartOptions) -> list[Drawn]:
     if part_count(tables) > STACKED_PARTS:
         series = {"part that waits most": (waited.worst_s, _PALE_RED), "mean of the parts": series["waiting"]}
     x, hover = _rounded(waited.begin + waited.width / 2), "about step %{x:.0f}: %{y:.3~g} ms"
-    style: Drawn = {"yaxis": "y3", "width": waited.width}
+    style: Attributes = {"yaxis": "y3", "width": waited.width}
     return [
         bars(name, x, _rounded(1e3 * seconds), None, hover, marker={"color": colour, "line": {"width": 0}}, **style)
         for name, (seconds, colour) in series.items()
@@ -477,8 +483,8 @@ PICTURE = Chart(
     title="Caches under congestion",
     figure=figure,
     caption=caption,
-    place="picture",
-    shown=fetches_features,
+    section="picture",
+    applies=fetches_features,
     rollups=(HELD, LENGTHS, RESOLVED),
     toggles=("whole_run",),
     help="Each block is one cache of a part, from the step at which it was swapped in: wide blocks are long windows.",

@@ -22,10 +22,10 @@ from dtdg_lab.systems.feature_cache.charts.step_chart import (
     part_count,
     recent_rows,
 )
+from dtdg_lab.visualization.axes import FROM_ZERO
 from dtdg_lab.visualization.chart import FIRST_STEP, NOTHING_YET, Chart, ChartOptions, Key
-from dtdg_lab.visualization.layout import FROM_ZERO
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, STEP_COLOUR, series_colour
-from dtdg_lab.visualization.traces import Drawn, line
+from dtdg_lab.visualization.traces import Attributes, line
 
 if TYPE_CHECKING:
     from dtdg_lab.visualization.chart import Figure
@@ -129,7 +129,7 @@ def _slow_owners(links: LinkHistory, span: tuple[float, float]) -> list[int]:
     return sorted(owner for owner in slowest.tolist() if worst[owner] >= _LATE_MS)
 
 
-def _pale_lines(owners: Array, x: Array, y: Array, slow: list[int]) -> list[Drawn]:
+def _pale_lines(owners: Array, x: Array, y: Array, slow: list[int]) -> list[Attributes]:
     """Return lines of the owners without delay; of many, those of the first ones."""
     fast_owners = [owner for owner in np.unique(owners).tolist() if owner not in slow][:STACKED_PARTS]
     return [
@@ -151,7 +151,7 @@ def _owner_lines(
     estimates: tuple[Array, Array, Array],
     links: LinkHistory,
     span: tuple[float, float],
-) -> list[Drawn]:
+) -> list[Attributes]:
     """Return the replies of a slow owner, solid; the delay that is added, dashed; the delay it is taken for, dotted."""
     name, colour, added = f"part {owner}", series_colour(owner), links.stairs(links.delay_ms[:, owner], *span)
     owners, x, y = replies
@@ -163,7 +163,7 @@ def _owner_lines(
     if mask.any():
         newest = np.flatnonzero(mask)[-2 * _STRETCHES :]
         corners = x[newest].round(1).tolist(), y[newest].round(3).tolist()
-        style: Drawn = {"line": {"color": colour, "width": 1.4, "dash": "dot", "shape": "hv"}}
+        style: Attributes = {"line": {"color": colour, "width": 1.4, "dash": "dot", "shape": "hv"}}
         data.append(line(name, *corners, colour, _HOVER.format(what=" estimated"), **style))
     return data
 
@@ -196,7 +196,7 @@ REPLIES = Chart(
     title="Reply time by owner",
     figure=_replies_figure,
     caption=_replies_caption,
-    place="supporting",
-    shown=fetches_features,
+    section="supporting",
+    applies=fetches_features,
     help="Solid: measured. Dashed: the delay added to replies. Dotted: the delay that controllers estimate.",
 )

@@ -15,7 +15,7 @@ from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.feature_cache.events import CACHELESS, Congestion, FeatureFacts
 from dtdg_lab.visualization.changes.marks import with_changes
 from dtdg_lab.visualization.chart import STEPS_TITLE, card
-from dtdg_lab.visualization.traces import Drawn, box
+from dtdg_lab.visualization.traces import Attributes, box
 
 if TYPE_CHECKING:
     from dtdg_lab.visualization.chart import Figure
@@ -150,7 +150,9 @@ def link_history(tables: RunTables) -> LinkHistory:
 _SHADE, _MOST_SHADES = "rgba(230,159,0,0.13)", 200
 
 
-def over_steps(data: list[Drawn], tables: RunTables, span: tuple[float, float], title: str, **settings: Any) -> Figure:
+def over_steps(
+    data: list[Attributes], tables: RunTables, span: tuple[float, float], title: str, **settings: Any
+) -> Figure:
     """Return a chart over steps: slow links shaded, changed settings marked."""
     figure = card(data, title, x_title=STEPS_TITLE, **{"xaxis": {"range": [*span]}, **settings})
     if not data:
@@ -160,8 +162,8 @@ def over_steps(data: list[Drawn], tables: RunTables, span: tuple[float, float], 
     return {**figure, "layout": with_changes(layout, tables, "steps", *span)}
 
 
-def slow_shades(links: LinkHistory, span: tuple[float, float]) -> list[Drawn]:
+def slow_shades(links: LinkHistory, span: tuple[float, float]) -> list[Attributes]:
     """Return shapes over the steps in which a link is slow."""
     slow = [(begin, end) for begin, end, is_slow in links.stretches(links.is_slow.astype(int), *span) if is_slow]
-    style: Drawn = {"yref": "paper", "layer": "below", "line": {"width": 0}, "fillcolor": _SHADE}
+    style: Attributes = {"yref": "paper", "layer": "below", "line": {"width": 0}, "fillcolor": _SHADE}
     return [box(stretch, (0, 1), **style) for stretch in slow[-_MOST_SHADES:]]

@@ -18,11 +18,11 @@ from dtdg_lab.systems.feature_cache.charts.step_chart import (
     recent_rows,
 )
 from dtdg_lab.systems.feature_cache.events import Congestion, FeatureFacts
+from dtdg_lab.visualization.axes import FROM_ZERO, byte_unit, named_axis
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
-from dtdg_lab.visualization.layout import FROM_ZERO, byte_unit, named_axis
 from dtdg_lab.visualization.numbers import bytes_text, three_digits
 from dtdg_lab.visualization.palette import HEAT_SCALES, PHASE_COLOURS, PURGE_COLOUR, TEXT_COLOUR, series_colour
-from dtdg_lab.visualization.traces import Drawn, bars, colour_bar, heat, label
+from dtdg_lab.visualization.traces import Attributes, bars, colour_bar, heat, label
 
 if TYPE_CHECKING:
     from dtdg_lab.visualization.chart import Figure
@@ -44,7 +44,7 @@ def _links_figure(tables: RunTables, options: ChartOptions) -> Figure:
     texts = [[_link_text(links, owner, requester) for requester in range(count)] for owner in range(count)]
     bar = {"colorbar": colour_bar("")} if top else {"showscale": False}
     hover = "part %{y} to part %{x}: %{customdata}<extra></extra>"
-    style: Drawn = {"span": (0, top or 1.0), "xgap": 2, "ygap": 2, "customdata": texts, "hover": hover, **bar}
+    style: Attributes = {"span": (0, top or 1.0), "xgap": 2, "ygap": 2, "customdata": texts, "hover": hover, **bar}
     notes = [
         label(
             texts[owner][requester].replace(" at ", "<br>"),
@@ -68,7 +68,7 @@ def _links_figure(tables: RunTables, options: ChartOptions) -> Figure:
     )
 
 
-def _parts_axis(count: int, *, down: bool) -> Drawn:
+def _parts_axis(count: int, *, down: bool) -> Attributes:
     """Return an axis with names of parts, of many some."""
     every = -(-count // (2 * STACKED_PARTS))
     names = [f"{'part ' if down else ''}{part}{' ' * down}" if part % every == 0 else "" for part in range(count)]
@@ -103,7 +103,7 @@ def _rows_figure(tables: RunTables, options: ChartOptions) -> Figure:
     ]
     keys: list[Key] = [(name, colour, "box") for name, (_, colour) in series.items()]
     axis = {"dtick": max(1, -(-len(x) // STACKED_PARTS)), "showgrid": False, "tickprefix": "part "}
-    style: Drawn = {"barmode": "stack", "bargap": 0.35, "xaxis": axis, "yaxis": FROM_ZERO}
+    style: Attributes = {"barmode": "stack", "bargap": 0.35, "xaxis": axis, "yaxis": FROM_ZERO}
     return card(data, "Rows asked by owner", unit="rows per step, all parts", keys=keys, **style)
 
 
@@ -154,7 +154,7 @@ def _bytes_figure(tables: RunTables, options: ChartOptions) -> Figure:
         for name, (values, colour) in series.items()
     ]
     keys: list[Key] = [(name, colour, "box") for name, (_, colour) in series.items()]
-    style: Drawn = {"barmode": "stack", "bargap": 0, "yaxis": FROM_ZERO}
+    style: Attributes = {"barmode": "stack", "bargap": 0, "yaxis": FROM_ZERO}
     span = (float(first), float(last + 1))
     return over_steps(data, tables, span, "Bytes moved", unit=f"{unit} per step, all parts", keys=keys, **style)
 
@@ -179,8 +179,8 @@ LINKS = Chart(
     title="Links now",
     figure=_links_figure,
     caption=_links_caption,
-    place="folded",
-    shown=fetches_features,
+    section="folded",
+    applies=fetches_features,
     help="Rows reply, columns ask. Gradients are sent on other links, which are not slowed down.",
 )
 ROWS_BY_OWNER = Chart(
@@ -188,8 +188,8 @@ ROWS_BY_OWNER = Chart(
     title="Rows asked by owner",
     figure=_rows_figure,
     caption=_rows_caption,
-    place="folded",
-    shown=fetches_features,
+    section="folded",
+    applies=fetches_features,
     help="Rows of the last 50 steps. The owner that is slowest to reply decides how long a batch waits.",
 )
 BYTES_MOVED = Chart(
@@ -197,7 +197,7 @@ BYTES_MOVED = Chart(
     title="Bytes moved",
     figure=_bytes_figure,
     caption=_bytes_caption,
-    place="folded",
-    shown=fetches_features,
+    section="folded",
+    applies=fetches_features,
     help="Training may wait for bytes of batches; bytes of caches are fetched beside it.",
 )

@@ -68,7 +68,7 @@ def test_the_run_that_is_followed_is_shown_on_its_card(page: CardPage, loop: Loo
     page.update(slow=True)
     assert page.charts.figures() and all("-run-" in name for name in page.charts.figures())
     assert run.id in page.words.value
-    assert [spec.place for spec in page.charts.specs.values()][:2] == ["whole", "supporting"]
+    assert [spec.section for spec in page.charts.specs.values()][:2] == ["whole", "supporting"]
     for figure in page.charts.figures().values():
         assert figure["layout"]["meta"]["card"]["title"] and figure["layout"]["yaxis"]["automargin"]
     page.system.value = "esdg"

@@ -18,6 +18,7 @@ from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.dashboard.pages import data as graph_loader
 from dtdg_lab.dashboard.pages.data import Description, GraphLoader, data_key, describe_data
 from dtdg_lab.dashboard.settings import Settings
+from dtdg_lab.visualization.chart import title_of
 from tests.dashboards import choose, click, settle
 from tests.pretend_session import PretendSession
 
@@ -177,7 +178,7 @@ def test_the_picture_follows_the_choice_and_the_page_has_four_charts(dashboard) 
     drawn(dashboard, "11 snapshots, 40 nodes")
     assert "<svg" in dashboard.graph.picture.value
     dashboard.open_view("Data")
-    titles = [figure["layout"]["title"]["text"] for figure in dashboard.graph.figures().values()]
+    titles = [title_of(figure) for figure in dashboard.graph.figures().values()]
     assert len(titles) == 4 and all(titles)
     choose(dashboard, "generated_snapshots", 20)
     drawn(dashboard, "19 snapshots")

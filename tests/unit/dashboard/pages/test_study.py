@@ -13,6 +13,7 @@ from dtdg_lab.runs.finish import finish
 from dtdg_lab.studies.run_study import run_study
 from dtdg_lab.studies.study import Study
 from dtdg_lab.studies.sweep import Sweep
+from dtdg_lab.visualization.chart import title_of
 from tests.dashboards import Loop
 from tests.pretend_studies import BASE, PretendTraining, pretend_training
 from tests.stored_runs import finished_run
@@ -62,7 +63,7 @@ def test_the_map_grows_with_the_study(tmp_path: Path, training: PretendTraining,
     assert page.study.options == ["mine"] and page.across.value == "full_snapshots" and page.up.value == "alpha"
     assert page.map.captions()["study-map"].startswith("Lowest validation_loss")
     page.colour.value = "peak_bytes"
-    loop.until(lambda: page.map.figures()["study-map"]["layout"]["title"]["text"] == "mine: peak_bytes", page=page)
+    loop.until(lambda: title_of(page.map.figures()["study-map"]) == "mine: peak_bytes", page=page)
     page.across.value = "alpha"
     loop.until(lambda: page.up.value == "full_snapshots", page=page)
 

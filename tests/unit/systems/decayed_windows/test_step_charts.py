@@ -140,5 +140,5 @@ def test_charts_without_data_say_when_they_fill() -> None:
 )
 def test_every_system_has_one_picture_and_two_supporting_charts(system: str, names: list[str]) -> None:
     charts = charts_of(run_tables({"system": system}))
-    assert [chart.name for chart in charts if chart.place == "supporting"] == names
-    assert [chart.name for chart in charts if chart.place == "picture"] == ["window"]
+    assert [chart.name for chart in charts if chart.section == "supporting"] == names
+    assert [chart.name for chart in charts if chart.section == "picture"] == ["window"]

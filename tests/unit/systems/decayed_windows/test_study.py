@@ -25,6 +25,7 @@ from dtdg_lab.systems.decayed_windows.study import (
     decay_map_panels,
     row_of,
 )
+from dtdg_lab.visualization.chart import title_of
 
 SMALL = {
     "system": "flaredtdg",
@@ -261,13 +262,12 @@ def whole(seeds: int = 1, **more: Any) -> DecayMap:
 def check(figure: dict[str, Any]) -> None:
     go.Figure(figure)  # refuses any attribute plotly does not know
     json.dumps(figure, allow_nan=False)
-    assert figure["layout"]["title"]["text"]
+    assert title_of(figure)
 
 
 def numbers(figure: dict[str, Any]) -> dict[tuple[int, int], str]:
-    """Return the texts of cells; the title of the y axis is no cell."""
-    notes = figure["layout"]["annotations"]
-    return {(note["x"], note["y"]): note["text"] for note in notes if note.get("name") != "axis"}
+    """Return the texts of cells."""
+    return {(note["x"], note["y"]): note["text"] for note in figure["layout"]["annotations"]}
 
 
 def test_cells_by_hand() -> None:

@@ -278,5 +278,7 @@ def test_a_changed_alpha_moves_the_planned_window() -> None:
 
 
 def test_the_picture_is_of_systems_with_windows() -> None:
-    shown = {system: WINDOW.shown(run_tables({"system": system})) for system in ("flaredtdg", "dynagraph", "dygnex-g")}
+    shown = {
+        system: WINDOW.applies(run_tables({"system": system})) for system in ("flaredtdg", "dynagraph", "dygnex-g")
+    }
     assert shown == {"flaredtdg": True, "dynagraph": True, "dygnex-g": False}

@@ -248,7 +248,7 @@ def test_the_caption_warns_of_a_fixed_size_with_few_batches() -> None:
 @pytest.mark.parametrize("system", ["dynahb", "dbov", "dbos", "bvr"])
 def test_every_system_of_the_family_has_this_picture_alone(system: str) -> None:
     charts = charts_of(hybrid_run(None, system=system))
-    assert [chart.name for chart in charts if chart.place == "picture"] == ["batch"]
+    assert [chart.name for chart in charts if chart.section == "picture"] == ["batch"]
 
 
 def test_a_run_of_full_batches_has_another_picture() -> None:

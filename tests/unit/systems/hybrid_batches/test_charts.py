@@ -135,7 +135,7 @@ def test_thousands_of_rounds_are_means() -> None:
 
 
 def test_only_averaged_models_have_staleness() -> None:
-    assert STALENESS.shown(hybrid_run(controlled_plan())) and not STALENESS.shown(hybrid_run(plan()))
+    assert STALENESS.applies(hybrid_run(controlled_plan())) and not STALENESS.applies(hybrid_run(plan()))
 
 
 # sources and reservoir
@@ -171,7 +171,7 @@ def test_batches_of_ranks_with_their_own_steps_are_placed_in_time() -> None:
 def test_without_a_reservoir_every_batch_is_built() -> None:
     tables = hybrid_run(plan(), {"steps": steps(1), "targets": [batch(0)]})
     assert SOURCES.caption(tables, NOW) == "Every batch was built in its step."
-    assert not RESERVOIR.shown(tables) and RESERVOIR.shown(hybrid_run(controlled_plan()))
+    assert not RESERVOIR.applies(tables) and RESERVOIR.applies(hybrid_run(controlled_plan()))
 
 
 def test_the_reservoir_is_filled_by_size_in_all_parts_together() -> None:
@@ -307,5 +307,5 @@ def test_applied_changes_are_numbered_in_charts_over_time() -> None:
 
 def test_names_of_charts_are_unique_and_one_is_the_picture() -> None:
     assert len({chart.name for chart in CHARTS}) == len(CHARTS)
-    places = [chart.place for chart in CHARTS]
+    places = [chart.section for chart in CHARTS]
     assert (places.count("picture"), places.count("supporting"), places.count("folded")) == (1, 2, 5)

@@ -32,8 +32,8 @@ def test_each_system_has_one_picture() -> None:
         ("single", ["snapshot_times", "step_memory"]),
         ("pipad", ["shared_products", "step_memory", "common_edges"]),
     ):
-        assert [chart.name for chart in charts if chart.shown(run_tables({"system": system, "ranks": 1}))] == names
-    assert not any(chart.shown(run_tables({"system": "psg"})) for chart in charts)
+        assert [chart.name for chart in charts if chart.applies(run_tables({"system": system, "ranks": 1}))] == names
+    assert not any(chart.applies(run_tables({"system": "psg"})) for chart in charts)
 
 
 @pytest.mark.parametrize(("chart", "system"), [(SNAPSHOTS, "single"), (SHARING, "pipad"), (COMMON_EDGES, "pipad")])

@@ -27,7 +27,7 @@ SHARES = [
 def drawn(rows: list[dict[str, Any]], shares: list[dict[str, Any]]) -> tuple[list[list[dict[str, Any]]], str]:
     """Return the traces of the four panels, and all words."""
     figure = checked_figure(difference_figure(rows, shares, title="Bringing a graph"))
-    panels = [[trace for trace in figure["data"] if trace["xaxis"] == axis] for axis in ("x", "x3", "x5", "x7")]
+    panels = [[trace for trace in figure["data"] if trace["xaxis"] == axis] for axis in ("x", "x2", "x3", "x4")]
     return panels, " ".join(note["text"].replace("<br>", " ") for note in figure["layout"]["annotations"])
 
 

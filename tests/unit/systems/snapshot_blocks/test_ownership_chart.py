@@ -107,7 +107,7 @@ def test_a_probe_before_the_last_change_is_called_so_and_gives_no_peak_of_these_
 def test_without_a_plan_the_picture_says_what_is_awaited() -> None:
     run = run_tables({"system": "esdg"})
     assert note_texts(run) == ["Blocks are being planned"] and draw(PICTURE, run)[1] == NOTHING_YET
-    assert PICTURE.shown(run) and not PICTURE.shown(run_tables({"system": "adgnn-t"}))
+    assert PICTURE.applies(run) and not PICTURE.applies(run_tables({"system": "adgnn-t"}))
 
 
 def test_one_rank_has_one_colour_and_nothing_to_swap() -> None:

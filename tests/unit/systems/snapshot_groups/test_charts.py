@@ -32,7 +32,7 @@ def test_charts_are_empty_before_the_first_epoch(chart: Chart) -> None:
 
 def test_one_rank_has_no_imbalance() -> None:
     tables = scheduled_tables([0.1, 0.3], [[[0, 1]]], epochs=1)
-    assert not IMBALANCE.shown(tables) and not OWN_WORK.shown(tables) and GROUP_TIMES.shown(tables)
+    assert not IMBALANCE.applies(tables) and not OWN_WORK.applies(tables) and GROUP_TIMES.applies(tables)
 
 
 # Balance.

@@ -34,8 +34,8 @@ def ends(figure: dict[str, Any]) -> list[str]:
 
 
 def test_only_systems_that_schedule_groups_have_the_picture() -> None:
-    assert SCHEDULE.shown(run_tables({"system": "blad"}))
-    assert not SCHEDULE.shown(run_tables({"system": "adgnn-t"}))
+    assert SCHEDULE.applies(run_tables({"system": "blad"}))
+    assert not SCHEDULE.applies(run_tables({"system": "adgnn-t"}))
 
 
 def test_before_the_first_schedule_the_picture_says_when_it_appears() -> None:

@@ -32,8 +32,8 @@ def outcomes(*ranks: int) -> list[dict[str, Any]]:
 def test_simulation_draws_every_scheduler_the_bound_and_the_paper() -> None:
     rows = [{"curve": curve} | row for curve in ("linear", "exponential") for row in outcomes(4, 16, 64)]
     figure = checked_figure(simulation_figure(rows))
-    titles = [note["text"] for note in figure["layout"]["annotations"] if note["text"].startswith("<b>")]
-    assert "<b>Throughput per rank · linear</b>" in titles and "<b>Imbalance of an epoch · exponential</b>" in titles
+    heads = " ".join(note["text"] for note in figure["layout"]["annotations"])
+    assert "<b>Throughput per rank · linear</b>" in heads and "<b>Imbalance of an epoch · exponential</b>" in heads
     lines = [trace for trace in figure["data"] if trace["xaxis"] == "x"]
     throughput = {row["ranks"]: row["throughput"] for row in rows if row["scheduler"] == "psg"}
     assert dict(zip(lines[0]["x"], lines[0]["y"], strict=True)) == pytest.approx(throughput, abs=1e-5)

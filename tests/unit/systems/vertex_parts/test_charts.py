@@ -94,7 +94,7 @@ def test_load_is_drawn_over_the_mean_with_the_memory_in_use() -> None:
 
 def test_systems_have_the_charts_of_what_they_exchange() -> None:
     def places(run: RunTables) -> dict[str, str]:
-        return {chart.name: chart.place for chart in part_charts() if chart.shown(run)}
+        return {chart.name: chart.section for chart in part_charts() if chart.applies(run)}
 
     halo = places(run_tables({"system": "hypergraph-vertex"}))
     assert [name for name, place in halo.items() if place == "supporting"] == ["waiting", "transfers"]

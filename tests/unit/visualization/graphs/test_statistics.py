@@ -13,18 +13,20 @@ import dtdg_lab as lab
 from dtdg_lab.config.catalogue import PROTOCOLS
 from dtdg_lab.graphs import statistics as kept_statistics
 from dtdg_lab.graphs.statistics import statistics_of
+from dtdg_lab.visualization.chart import title_of
 from dtdg_lab.visualization.graphs.statistics import (
     GRAPH_CHARTS,
     GraphCharts,
-    baselines,
-    overlap,
+    baselines_caption,
+    overlap_caption,
     spans_of,
+    thumbnail_caption,
     thumbnail_html,
     thumbnail_svg,
-    thumbnail_words,
 )
-from dtdg_lab.visualization.panels import grid
+from dtdg_lab.visualization.sheet import sheet
 from dtdg_lab.visualization.thinning import runs_of, shown_indices
+from dtdg_lab.visualization.traces import escaped
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +54,7 @@ def test_the_charts_are_valid_plotly_and_say_what_to_look_for() -> None:
     for name, figure in figures.items():
         go.Figure(figure)
         json.dumps(figure, allow_nan=False)
-        assert figure["layout"]["title"]["text"] and "(" in figure["layout"]["xaxis"]["title"]["text"], name
+        assert title_of(figure) and "(" in figure["layout"]["xaxis"]["title"]["text"], name
         assert len(figure["data"]) == len({line["name"] for line in figure["data"]}), name
         assert captions[name].endswith(".")
 
@@ -101,10 +103,10 @@ def test_a_graph_too_short_for_the_protocol_is_drawn_and_says_so() -> None:
 
 def test_sentences_follow_the_numbers() -> None:
     wide, narrow = (graph(edge_life=life).describe() for life in (6, 1))
-    assert "edges live 6 base intervals" in overlap(wide)
-    assert "hard to beat" in overlap(wide) and "hard to beat" not in overlap(narrow)
-    assert f"{wide.persistence_mse:.3g}" in baselines(wide)
-    assert ("only below persistence" in baselines(wide)) == (wide.persistence_mse < wide.mean_mse)
+    assert "edges live 6 base intervals" in overlap_caption(wide)
+    assert "hard to beat" in overlap_caption(wide) and "hard to beat" not in overlap_caption(narrow)
+    assert f"{wide.persistence_mse:.3g}" in baselines_caption(wide)
+    assert ("only below persistence" in baselines_caption(wide)) == (wide.persistence_mse < wide.mean_mse)
 
 
 def test_statistics_are_computed_once_for_a_data_hash(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,25 +155,17 @@ def test_the_thumbnail_shows_edges_gaps_and_parts_and_escapes_words() -> None:
     assert svg.count("<polyline") == 2, "the line of shared edges is broken where there are none"
     assert svg.count("<rect") == len(spans) + 3
     assert "nan" not in svg
-    words = thumbnail_words(1000, 20, 3000, float("nan"))
+    words = thumbnail_caption(1000, 20, 3000, float("nan"))
     assert words == "1,000 snapshots, 20 nodes, 3,000 edges at most"
     assert "&lt;b&gt;" in thumbnail_html(svg, "<b>")
 
 
-def test_a_grid_keeps_every_panel_on_axes_of_its_own() -> None:
+def test_the_charts_stand_on_one_sheet_with_their_captions() -> None:
     view = GraphCharts(graph())
     figures, captions = view.figures(), view.captions()
-    whole = grid([(figure, captions[name]) for name, figure in figures.items()], title="all")
-    drawn = go.Figure(whole)
-    assert len(drawn.data) == sum(len(figure["data"]) for figure in figures.values())
-    panels = {(line.xaxis, line.legend) for line in drawn.data}
-    assert len(panels) == 4
-    assert {line.yaxis for line in drawn.data} == {"y", "y2", "y3", "y5", "y7"}, "one of them has a right axis"
-    said = " ".join(note.text.replace("<br>", " ") for note in drawn.layout.annotations)
-    assert all(caption in said for caption in captions.values())
-    shapes = sum(len(figure["layout"]["shapes"]) for figure in figures.values())
-    assert len(drawn.layout.shapes) == shapes and {shape.yref for shape in drawn.layout.shapes} == {
-        "y domain",
-        "y3 domain",
-        "y7 domain",
-    }
+    drawing = go.Figure(sheet([(figure, captions[name]) for name, figure in figures.items()], title="all"))
+    assert len(drawing.data) == sum(len(figure["data"]) for figure in figures.values())
+    assert {line.yaxis for line in drawing.data} == {"y", "y2", "y3", "y4", "y5"}, "one of them has a right axis"
+    texts = " ".join(note.text.replace("<br>", " ") for note in drawing.layout.annotations)
+    assert all(escaped(caption) in texts for caption in captions.values())
+    assert len(drawing.layout.shapes) == sum(len(figure["layout"]["shapes"]) for figure in figures.values())

@@ -6,7 +6,7 @@ import json
 
 import plotly.graph_objects as go
 
-from dtdg_lab.visualization.studies.scaling import scaling_figure, scaling_words
+from dtdg_lab.visualization.studies.scaling import scaling_caption, scaling_figure
 
 
 def row(ranks, source, compute, communicate, transfer, speedup, fitted=False):
@@ -49,17 +49,17 @@ ERRORS = [error("compute", 0.1), error("communicate", -0.3), error("sum", 0.2), 
 
 
 def test_words_name_the_most_ranks_and_the_error():
-    said = scaling_words(ROWS, ERRORS, weak=False)
+    said = scaling_caption(ROWS, ERRORS, weak=False)
     assert said == (
         "tmgcn, where the graph stays: 10 times the edges a second on 128 ranks, where 80% of the time is "
         "communicate. Predictions of 1 held-out step were off by 20% (median) and 20% (most); by part, median: "
         "compute 10%, communicate 30%."
     )
-    assert "the graph grows" in scaling_words(ROWS, ERRORS, weak=True)
-    fitted = scaling_words(ROWS, [each for each in ERRORS if each["fitted"]], weak=False)
+    assert "the graph grows" in scaling_caption(ROWS, ERRORS, weak=True)
+    fitted = scaling_caption(ROWS, [each for each in ERRORS if each["fitted"]], weak=False)
     assert "1 fitted step" in fitted and "none was held out" in fitted
-    assert scaling_words(ROWS, [], weak=False).endswith("No measured step says how far predictions are off.")
-    assert scaling_words([], [], weak=False) == "Nothing was predicted."
+    assert scaling_caption(ROWS, [], weak=False).endswith("No measured step says how far predictions are off.")
+    assert scaling_caption([], [], weak=False) == "Nothing was predicted."
 
 
 def test_three_panels_with_titles_units_and_the_paper():

@@ -1,7 +1,8 @@
-"""What link metrics rest on: full intervals, how many pairs, and how far a number would move with other pairs."""
+"""Metrics against their definitions, and how far a number would move with other pairs."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,12 +21,77 @@ from dtdg_lab.tasks.metrics import (
     MOST_DRAWN,
     RESAMPLES,
     _area_and_precision,
+    accuracy,
     auc_and_average_precision,
+    confusion,
+    f1,
+    f1_of,
     interval,
+    macro_f1,
+    reciprocal_ranks,
     resampled,
 )
+from tests.labelled_graphs import brute_auc, brute_average_precision
 
 NOTHING = np.zeros(0)
+
+
+@pytest.mark.parametrize("levels", [2, 5, 1000])
+@pytest.mark.parametrize("seed", range(5))
+def test_auc_and_average_precision_are_their_definitions(levels: int, seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    scores = (draw.integers(0, levels, 40) / levels).tolist()
+    labels = (draw.random(40) < 0.3).tolist()
+    found = auc_and_average_precision(torch.tensor(scores, dtype=torch.float64), torch.tensor(labels))
+    assert found == pytest.approx((brute_auc(scores, labels), brute_average_precision(scores, labels)), rel=1e-12)
+
+
+def test_known_areas() -> None:
+    labels = torch.tensor([True, True, False, False])
+    assert auc_and_average_precision(torch.tensor([4.0, 3.0, 2.0, 1.0]), labels) == (1.0, 1.0)
+    assert auc_and_average_precision(torch.zeros(4), labels) == (0.5, 0.5)
+    # scikit-learn's documentation: average_precision_score([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]) is 0.83, AUC 0.75
+    found = auc_and_average_precision(torch.tensor([0.35, 0.8, 0.1, 0.4]), labels)
+    assert found == (0.75, pytest.approx(0.8333333333333333))
+    for one_kind in (torch.ones(3, dtype=torch.bool), torch.zeros(3, dtype=torch.bool)):
+        with pytest.raises(ValueError, match="both are needed"):
+            auc_and_average_precision(torch.zeros(3), one_kind)
+
+
+@pytest.mark.parametrize("block", [3, 1 << 22])
+def test_reciprocal_ranks_are_means_of_the_best_and_the_worst_rank(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dtdg_lab.tasks.metrics._BLOCK", block)
+    draw = torch.Generator().manual_seed(1)
+    positive = torch.randint(0, 4, (20,), generator=draw).double()
+    candidates = torch.randint(0, 4, (6, 7), generator=draw).double()
+    candidates[2, 3:] = -torch.inf
+    candidates[4] = -torch.inf
+    row = torch.randint(0, 6, (20,), generator=draw)
+    found = reciprocal_ranks(positive, candidates, row).tolist()
+    for own, place, value in zip(positive.tolist(), row.tolist(), found, strict=True):
+        others = sorted([s for s in candidates[place].tolist() if s > -math.inf], reverse=True)
+        best = 1 + len([s for s in others if s > own])
+        worst = 1 + len([s for s in others if s >= own])
+        assert value == pytest.approx(2 / (best + worst))
+    assert reciprocal_ranks(positive[:0], candidates, row[:0]).tolist() == []
+
+
+def test_f1_and_accuracy_are_their_definitions() -> None:
+    draw = np.random.default_rng(2)
+    true, said = draw.integers(0, 4, 200), draw.integers(0, 4, 200)
+    true[true == 3] = 0  # class 3 is predicted and never true
+    table = confusion(true, said, 5)
+    for kind in range(4):
+        hits = ((true == kind) & (said == kind)).sum()
+        precision = hits / (said == kind).sum()
+        recall = hits / (true == kind).sum() if (true == kind).any() else 0.0
+        wanted = 2 * precision * recall / (precision + recall) if hits else 0.0
+        assert f1(table)[kind] == pytest.approx(wanted)
+        assert f1_of(table, kind) == pytest.approx(wanted)
+    assert f1_of(table, 4) is None  # neither
+    assert macro_f1(table) == pytest.approx(f1(table)[:4].mean())
+    assert accuracy(table) == pytest.approx((true == said).mean())
+    assert (accuracy(np.zeros((2, 2))), macro_f1(np.zeros((2, 2)))) == (None, None)
 
 
 def test_rows_of_resamples_are_scored_as_one_by_one() -> None:

@@ -168,6 +168,7 @@ def test_a_new_option_is_read_where_its_entry_is_chosen() -> None:
         (backwards, "model", {}, "no model: it lacks spatial"),
         (len, "scheduler", {}, "no scheduler: it lacks facts. Give a function with @scheduler"),
         (SystemFamily, "family", {}, "no family, but a class"),
+        (SmoothedGCN, "scheduler", {}, r"register\(SmoothedGCN\): no scheduler, but a class"),
         ("no_such_module:it", "task", {}, "No module named"),
         ("sys:no_such_thing", "task", {}, "has no attribute"),
         (backwards, "scheduler", {"name": "fold"}, "fold are names in use"),
@@ -398,8 +399,3 @@ def test_a_model_that_no_system_could_train_is_not_registered(make: Any, said: s
         register(make, "model", "wrong")
     assert "wrong" not in catalogue.names("models")
     assert not REGISTERED
-
-
-def test_a_class_is_no_scheduler() -> None:
-    with pytest.raises(ConfigError, match=r"register\(SmoothedGCN\): no scheduler, but a class"):
-        register(SmoothedGCN, "scheduler", "smooth")

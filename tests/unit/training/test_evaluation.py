@@ -20,25 +20,14 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import seal_of
 from dtdg_lab.models.graph_view import DenseView
 from dtdg_lab.testing.models import run_model
-from dtdg_lab.testing.training import Trained, train_in_memory
+from dtdg_lab.testing.training import train_in_memory
 from dtdg_lab.training.build import build
-from tests.factories import small_config, small_graph
+from tests.factories import small_graph
+from tests.small_training import CLASSES, LINK, config_of, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 # 39 labelled snapshots: 12 train, 3 validate, 24 test. Groups of 4 start at 9 of the 12: 5 steps an epoch on 2 parts.
 STEPS = 5
-
-
-def config_of(**changes: Any) -> RunConfig:
-    return small_config(**{"parts": 2, "epochs": 2, **changes})
-
-
-def train(path: Path, config: RunConfig | None = None, **how: Any) -> Trained:
-    return train_in_memory(config or config_of(), small_graph(), path / "last.pt", **how)
-
-
-LINK = {"task": "link", "link_share": 0.5, "ranking_negatives": 6}
-CLASSES = {"task": "classification", "dataset": "sbm", "communities": 2, "generated_nodes": 40}
 
 
 def _dense(graph: DynamicGraph) -> list[tuple[DenseView, torch.Tensor]]:

@@ -16,7 +16,6 @@ import torch
 
 from dtdg_lab.cluster.worker import rehearse
 from dtdg_lab.config.record_tables import PHASES
-from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import NotFiniteError, RunStoreError
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.engine.strategy import StepResult
@@ -28,18 +27,11 @@ from dtdg_lab.training.checkpoint import Checkpoint
 from dtdg_lab.training.control import LocalControl
 from dtdg_lab.training.resource_monitor import ResourceMonitor
 from tests.factories import small_config, small_graph
+from tests.small_training import config_of, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 # 39 labelled snapshots: 12 train, 3 validate, 24 test. Groups of 4 start at 9 of the 12: 5 steps an epoch on 2 parts.
 STEPS = 5
-
-
-def config_of(**changes: Any) -> RunConfig:
-    return small_config(**{"parts": 2, "epochs": 2, **changes})
-
-
-def train(path: Path, config: RunConfig | None = None, **how: Any) -> Trained:
-    return train_in_memory(config or config_of(), small_graph(), path / "last.pt", **how)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 
-from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import (
     UnsupportedError,
 )
@@ -19,19 +18,12 @@ from dtdg_lab.engine.views.snapshot_view import SnapshotView
 from dtdg_lab.systems.single.events import OverlapProfile, SnapshotTimes
 from dtdg_lab.systems.single.strategy import measured
 from dtdg_lab.testing.training import Trained, train_in_memory
-from tests.factories import small_config, small_graph
+from tests.factories import small_graph
+from tests.small_training import config_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 # 39 labelled snapshots: 12 train, 3 validate, 24 test. Groups of 4 start at 9 of the 12: 5 steps an epoch on 2 parts.
 STEPS = 5
-
-
-def config_of(**changes: Any) -> RunConfig:
-    return small_config(**{"parts": 2, "epochs": 2, **changes})
-
-
-def train(path: Path, config: RunConfig | None = None, **how: Any) -> Trained:
-    return train_in_memory(config or config_of(), small_graph(), path / "last.pt", **how)
 
 
 OVERLAP = {"system": "pipad", "parts": 1, "edge_life": 3, "dtype": "float64", "protocol": "leaky"}

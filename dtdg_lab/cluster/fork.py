@@ -12,7 +12,7 @@ from dtdg_lab.cluster.run_start import FORKED
 from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.runs.checkpoints import LAST, Kept, read_kept
+from dtdg_lab.runs.checkpoints import LAST, StoredCheckpoint, read_checkpoint
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.environment import describe_environment
 from dtdg_lab.runs.stored_run import StoredRun
@@ -75,7 +75,7 @@ def fork(
     return train_here(config, runs_dir=runs_dir or directory.path.resolve().parent, progress=progress, make=make)
 
 
-def checkpoint_at(directory: RunDirectory, at: str | int) -> Kept:
+def checkpoint_at(directory: RunDirectory, at: str | int) -> StoredCheckpoint:
     """Return the checkpoint of a run with a name or after a number of epochs.
 
     Raises:
@@ -86,7 +86,7 @@ def checkpoint_at(directory: RunDirectory, at: str | int) -> Kept:
         name = at.removesuffix(".pt")
         path = directory.checkpoint_file.parent / f"{name}.pt"
         if "/" not in name and "\\" not in name and path.is_file():
-            return read_kept(path)
+            return read_checkpoint(path)
     checkpoints = directory.checkpoints
     if isinstance(at, int):
         for checkpoint in checkpoints:
@@ -103,7 +103,7 @@ def checkpoint_at(directory: RunDirectory, at: str | int) -> Kept:
     )
 
 
-def branched_config(directory: RunDirectory, checkpoint: Kept, changes: dict[str, Any]) -> RunConfig:
+def branched_config(directory: RunDirectory, checkpoint: StoredCheckpoint, changes: dict[str, Any]) -> RunConfig:
     """Return the settings of a fork.
 
     Raises:
@@ -145,7 +145,7 @@ def branched_config(directory: RunDirectory, checkpoint: Kept, changes: dict[str
     return config.replace(epochs=checkpoint.epoch + epochs)
 
 
-def _nearest(checkpoints: tuple[Kept, ...], epoch: int) -> str:
+def _nearest(checkpoints: tuple[StoredCheckpoint, ...], epoch: int) -> str:
     between = [checkpoint for checkpoint in checkpoints if not checkpoint.iteration]
     if not between:
         return ""
@@ -153,7 +153,7 @@ def _nearest(checkpoints: tuple[Kept, ...], epoch: int) -> str:
     return f" The nearest one between two epochs is at={nearest.name!r}, after {nearest.epoch} epochs."
 
 
-def _environment(directory: RunDirectory, checkpoint: Kept, config: RunConfig) -> dict[str, Any]:
+def _environment(directory: RunDirectory, checkpoint: StoredCheckpoint, config: RunConfig) -> dict[str, Any]:
     settings, former = config.flat, checkpoint.config.flat
     changed = {name: value for name, value in settings.items() if name not in former or former[name] != value}
     old = {name: former[name] for name in changed if name in former}

@@ -28,7 +28,7 @@ from dtdg_lab.core.files import writable_folder
 from dtdg_lab.core.units import NETEM, STATE, as_path, state_root
 from dtdg_lab.network.netem import undo_left_over
 from dtdg_lab.records.requests import SetLive
-from dtdg_lab.runs.checkpoints import read_kept
+from dtdg_lab.runs.checkpoints import read_checkpoint
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.environment import gpu_count
 from dtdg_lab.runs.liveness import SILENT_S, host_id, is_dead, read_notes
@@ -335,7 +335,7 @@ class Session:
                 raise RunStoreError(
                     f"run {directory.id} has no checkpoint yet: start it again with session.train(run.config)."
                 )
-            checkpoint_config = read_kept(directory.checkpoint_file).config if has_checkpoint else config
+            checkpoint_config = read_checkpoint(directory.checkpoint_file).config if has_checkpoint else config
             check_registered(checkpoint_config)
             check_request(checkpoint_config, SetLive(changes))
             after = checkpoint_config.replace(**changes)

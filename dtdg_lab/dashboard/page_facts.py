@@ -14,7 +14,7 @@ from dtdg_lab.dashboard.actions import Actions
 from dtdg_lab.dashboard.run_list import started_text
 from dtdg_lab.dashboard.states import PageFacts
 from dtdg_lab.records.tables import RunTables
-from dtdg_lab.runs.checkpoints import read_kept
+from dtdg_lab.runs.checkpoints import read_checkpoint
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.stored_run import newest_interrupted
 from dtdg_lab.visualization.run_names import run_title
@@ -48,7 +48,7 @@ def read_run_files(path: Path) -> RunFiles:
     time_ns = directory.recorded_status().get("time_ns")
     ended = "" if time_ns is None else f"{datetime.fromtimestamp(time_ns / 1e9):%H:%M}"
     try:
-        step = read_kept(directory.checkpoint_file).step if directory.checkpoint_file.is_file() else None
+        step = read_checkpoint(directory.checkpoint_file).step if directory.checkpoint_file.is_file() else None
     except LabError:  # it is being replaced now: a button without a step resumes as well
         step = None
     return RunFiles(directory.name(), ended, step)

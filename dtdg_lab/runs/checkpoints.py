@@ -20,7 +20,7 @@ LAST = "last"
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredCheckpoint:
     """A checkpoint as the source of a fork.
 
     Attributes:
@@ -46,10 +46,10 @@ class Kept:
 
     def __repr__(self) -> str:
         iteration = f", iteration {self.iteration}" if self.iteration else ""
-        return f"Kept({self.name!r}, epoch {self.epoch}{iteration}, step {self.step})"
+        return f"StoredCheckpoint({self.name!r}, epoch {self.epoch}{iteration}, step {self.step})"
 
 
-def kept_checkpoints(folder: Path) -> tuple[Kept, ...]:
+def stored_checkpoints(folder: Path) -> tuple[StoredCheckpoint, ...]:
     """Return the checkpoints of a folder, in order of steps; damaged files are left out.
 
     Args:
@@ -61,7 +61,7 @@ def kept_checkpoints(folder: Path) -> tuple[Kept, ...]:
     checkpoints = []
     for path in sorted(folder.glob("*.pt")):
         try:
-            checkpoints.append(read_kept(path))
+            checkpoints.append(read_checkpoint(path))
         except LabError as error:
             if system_errors.is_refusal(error):
                 raise
@@ -69,7 +69,7 @@ def kept_checkpoints(folder: Path) -> tuple[Kept, ...]:
     return tuple(sorted(checkpoints, key=lambda checkpoint: (checkpoint.step, checkpoint.name == LAST)))
 
 
-def read_kept(path: Path) -> Kept:
+def read_checkpoint(path: Path) -> StoredCheckpoint:
     """Read the metadata of a checkpoint.
 
     Raises:
@@ -94,7 +94,7 @@ def read_kept(path: Path) -> Kept:
         waiting = contents["waiting"]
         requests = waiting if isinstance(waiting, list) else [waiting]  # one until schema 1
         waiting = {name: value for changes in requests for name, value in changes.items()}
-        return Kept(path.stem, path, *progress, config, waiting, contents.get("data_hash", ""))
+        return StoredCheckpoint(path.stem, path, *progress, config, waiting, contents.get("data_hash", ""))
 
 
 class _Plain(pickle.Unpickler):

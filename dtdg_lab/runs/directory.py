@@ -22,7 +22,7 @@ from dtdg_lab.core.errors import ConfigError, RunStoreError
 from dtdg_lab.core.system_errors import store_error
 from dtdg_lab.core.units import as_path
 from dtdg_lab.records.lines import last_step
-from dtdg_lab.runs.checkpoints import Kept, kept_checkpoints, read_kept
+from dtdg_lab.runs.checkpoints import StoredCheckpoint, read_checkpoint, stored_checkpoints
 from dtdg_lab.runs.environment import ENVIRONMENT_SCHEMA, describe_environment
 from dtdg_lab.runs.json_files import read_object, reading, write_json, write_text
 from dtdg_lab.runs.liveness import host_id, is_alive, read_notes
@@ -177,9 +177,9 @@ class RunDirectory:
         return {rank: self.records / f"rank{rank}{suffix}" for rank in ranks}
 
     @property
-    def checkpoints(self) -> tuple[Kept, ...]:
+    def checkpoints(self) -> tuple[StoredCheckpoint, ...]:
         """All checkpoints that can be forked, in order of steps: ``name epoch iteration step``."""
-        return kept_checkpoints(self.checkpoint_file.parent)
+        return stored_checkpoints(self.checkpoint_file.parent)
 
     def config(self) -> RunConfig:
         """Return the settings at the start of the run."""
@@ -313,7 +313,7 @@ class RunDirectory:
         status = self.recorded_status()
         if status["attempt"] != attempt or status["state"] in ENDED:
             return
-        saved = [read_kept(path).step for path in (self.checkpoint_file, self.begin_file) if path.is_file()]
+        saved = [read_checkpoint(path).step for path in (self.checkpoint_file, self.begin_file) if path.is_file()]
         step = max(saved, default=0)
         process = "its process" if self.config().ranks == 1 else f"rank {rank}"
         cause = f"{process} was asked to leave"

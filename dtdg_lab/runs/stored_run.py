@@ -13,7 +13,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import RunStoreError, UnknownNameError
 from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.charts import all_rollups, captions_of, figures_of, save_figures
-from dtdg_lab.runs.checkpoints import Kept
+from dtdg_lab.runs.checkpoints import StoredCheckpoint
 from dtdg_lab.runs.directory import ENDED, RunDirectory, read_config
 from dtdg_lab.runs.frames import RunFrames
 from dtdg_lab.runs.handle import R_co, ResumingSession
@@ -85,7 +85,7 @@ class StoredRun:
         return self.directory.environment()
 
     @property
-    def checkpoints(self) -> tuple[Kept, ...]:
+    def checkpoints(self) -> tuple[StoredCheckpoint, ...]:
         """Checkpoints to fork from, in order of steps."""
         return self.directory.checkpoints
 

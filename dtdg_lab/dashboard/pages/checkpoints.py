@@ -16,7 +16,7 @@ from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.units import join_words
 from dtdg_lab.dashboard.actions import Actions
 from dtdg_lab.dashboard.settings import Settings
-from dtdg_lab.runs.checkpoints import Kept, kept_checkpoints
+from dtdg_lab.runs.checkpoints import StoredCheckpoint, stored_checkpoints
 from dtdg_lab.widgets.controls import folded, tipped
 from dtdg_lab.widgets.run_page import ACTIVE, Page
 
@@ -46,7 +46,7 @@ class Branch(Page):
         self._settings, self._session, self._actions, self._clear = settings, session, actions, clear
         self._run: Run | None = None
         self._replayed: Run | None = None
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, StoredCheckpoint] = {}
         self._files: tuple[Any, ...] = ()
         self._reader = self.in_background(self._read, "dashboard-checkpoints")
         tips = [
@@ -94,10 +94,10 @@ class Branch(Page):
         self._actions.do("Replay", lambda: start_replay(run.path, session=self._session), then=begun)
 
     @property
-    def _chosen(self) -> Kept | None:
+    def _chosen(self) -> StoredCheckpoint | None:
         return self._kept.get(self.at.value)
 
-    def _changed(self, checkpoint: Kept) -> dict[str, Any]:
+    def _changed(self, checkpoint: StoredCheckpoint) -> dict[str, Any]:
         """Return the settings of the controls that differ from those of a checkpoint.
 
         Raises:
@@ -143,14 +143,14 @@ class Branch(Page):
         except OSError:  # one was removed just now: the next poll is in a second
             return
         if files != self._files:
-            checkpoints = kept_checkpoints(path / "checkpoints")
+            checkpoints = stored_checkpoints(path / "checkpoints")
             self._actions.later(lambda: self._show_of(path, checkpoints, files))
 
-    def _show_of(self, path: Path, checkpoints: tuple[Kept, ...], files: tuple[Any, ...]) -> None:
+    def _show_of(self, path: Path, checkpoints: tuple[StoredCheckpoint, ...], files: tuple[Any, ...]) -> None:
         if self._run is not None and self._run.path == path:
             self._show(checkpoints, files)
 
-    def _show(self, checkpoints: tuple[Kept, ...], files: tuple[Any, ...]) -> None:
+    def _show(self, checkpoints: tuple[StoredCheckpoint, ...], files: tuple[Any, ...]) -> None:
         self._files, self._kept = files, {checkpoint.name: checkpoint for checkpoint in reversed(checkpoints)}
         options = {_label(checkpoint): name for name, checkpoint in self._kept.items()}
         value = self.at.value if self.at.value in self._kept else next(iter(self._kept), None)
@@ -167,13 +167,13 @@ class Branch(Page):
         except LabError as error:  # the same error as the Run button's
             self.changes.value = html.escape(str(error))
 
-    def _words(self, checkpoint: Kept) -> str:
+    def _words(self, checkpoint: StoredCheckpoint) -> str:
         differences = join_words([f"{name}={value!r}" for name, value in self._changed(checkpoint).items()])
         if checkpoint.epoch >= self._settings.config().epochs:
             return f"All {checkpoint.epoch} epochs are trained: a fork from here needs more epochs."
         return f"From there on, a fork differs by {differences}." if differences else "A fork repeats this run."
 
 
-def _label(checkpoint: Kept) -> str:
+def _label(checkpoint: StoredCheckpoint) -> str:
     position = f", in epoch {checkpoint.epoch}" if checkpoint.iteration else f", after {checkpoint.epoch} epochs"
     return f"{checkpoint.name}: step {checkpoint.step}{position}"

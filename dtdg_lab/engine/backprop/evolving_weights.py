@@ -63,15 +63,15 @@ class _Pieces:
         run, states, learned = self._run, self._states, self._learned
 
         def piece(views: tuple[SnapshotView, ...]) -> tuple[Tensor, Gradients, Gradients]:
-            space = views[0]
-            initial_states = _leaves([states[t] for t in space.snapshots])
-            loss = run.loss(_readout(run, views, initial_states), space.snapshots, slice(0, run.own))
+            first_view = views[0]
+            initial_states = _leaves([states[t] for t in first_view.snapshots])
+            loss = run.loss(_readout(run, views, initial_states), first_view.snapshots, slice(0, run.own))
             return loss.detach(), *learned.gradients([loss], [None], initial_states.tensors)
 
         total = torch.zeros((), dtype=torch.float64, device=run.sequence.device)
-        spaces = list(zip(*block.stacks, strict=True))
-        results = parallel_map(piece, spaces, device=run.sequence.device, alone=run.sequence.collective)
-        for views, (loss, gradients, state_gradients) in zip(spaces, results, strict=True):
+        stacks_of_layers = list(zip(*block.stacks, strict=True))
+        results = parallel_map(piece, stacks_of_layers, device=run.sequence.device, alone=run.sequence.collective)
+        for views, (loss, gradients, state_gradients) in zip(stacks_of_layers, results, strict=True):
             total += loss
             learned.add(gradients)
             used = [states[t].tensors for t in views[0].snapshots]
@@ -109,14 +109,14 @@ def _leaves(states: list[State]) -> State:
 
 
 def _readout(run: SequenceSegment, views: tuple[SnapshotView, ...], state: State) -> Tensor:
-    """Readout of S snapshots, (S, n, outputs); each layer has its space, which may have fewer rows than the one before.
+    """Readout of S snapshots, (S, n, outputs); each layer has its view, which may have fewer rows than the one before.
 
     Rows that the next layer does not need are left out as soon as they are known.
     """
     x, stacked = views[0].inputs, len(views[0].snapshots)
-    needed = [*(space.num_rows // stacked for space in views[1:]), run.own]
-    for layer, (space, rows) in enumerate(zip(views, needed, strict=True)):
-        mixed = run.model.spatial(layer, space, x, state).unflatten(0, (stacked, -1))
+    needed = [*(view.num_rows // stacked for view in views[1:]), run.own]
+    for layer, (view, rows) in enumerate(zip(views, needed, strict=True)):
+        mixed = run.model.spatial(layer, view, x, state).unflatten(0, (stacked, -1))
         h, _ = run.model.temporal_sequence(layer, mixed[:, :rows], state)
         x = h.flatten(0, 1)
     return run.model.readout(h)
@@ -230,50 +230,50 @@ class _Weights:
 
     def compute(self, number: int, state: State) -> tuple[Tensor | None, State]:
         run, pass_name = self._run, "forward" if number == len(self) - 1 else "rerun"
-        spaces, outputs, end = self._through(number, state, pass_name)
+        views, outputs, end = self._through(number, state, pass_name)
         # every rank must take part in backward, layer by layer, also without own snapshots
         loss = torch.stack([weights.sum() * 0 for weights in end.tensors]).sum()
-        for space, h in zip(spaces, outputs, strict=True):
-            snapshots = space.snapshots
+        for view, h in zip(views, outputs, strict=True):
+            snapshots = view.snapshots
             loss = loss + run.loss(run.model.readout(h).unsqueeze(0), snapshots, slice(0, run.own))
         self._timeline.turn(number)
         return loss, end
 
     def _through(self, number: int, state: State, pass_name: str) -> tuple[list[SnapshotView], list[Tensor], State]:
-        """Own spaces, what comes out of them, (n, H) each, and the state after the block."""
+        """Own views, what comes out of them, (n, H) each, and the state after the block."""
         run = self._run
         block = self._timeline.open(number, pass_name)
-        xs = [space.inputs for space in block.stacks[0]]
+        xs = [view.inputs for view in block.stacks[0]]
         ends = []
         for layer, stacks in enumerate(block.stacks):
-            spaces = list(stacks)
+            views = list(stacks)
             if isinstance(run.model, Summarising):
-                summaries = self._gather(self._summaries(run.model, layer, spaces, xs), number, layer, pass_name)
+                summaries = self._gather(self._summaries(run.model, layer, views, xs), number, layer, pass_name)
                 states = self._advanced(run.model, layer, summaries, state)
                 ends.append(states[-1].layers[layer])
-                snapshot_states = [states[space.snapshots[0] - block.snapshots.start] for space in spaces]
+                snapshot_states = [states[view.snapshots[0] - block.snapshots.start] for view in views]
             else:
                 snapshot_states = []
-                evolve = partial(self._evolved, layer, spaces, xs, snapshot_states)
+                evolve = partial(self._evolved, layer, views, xs, snapshot_states)
                 ends.append(self._relay(state, number, layer, pass_name, evolve).layers[layer])
             xs = [
-                run.model.spatial(layer, space, x, snapshot_state)
-                for space, x, snapshot_state in zip(spaces, xs, snapshot_states, strict=True)
+                run.model.spatial(layer, view, x, snapshot_state)
+                for view, x, snapshot_state in zip(views, xs, snapshot_states, strict=True)
             ]
         return list(block.stacks[0]), xs, State(tuple(ends), per_vertex=False)
 
     def _evolved(
-        self, layer: int, spaces: list[SnapshotView], xs: list[Tensor], snapshot_states: list[State], state: State
+        self, layer: int, views: list[SnapshotView], xs: list[Tensor], snapshot_states: list[State], state: State
     ) -> State:
         """Return a layer's state after own snapshots; that at each of them is appended to ``seen``."""
-        for space, x in zip(spaces, xs, strict=True):
-            state = self._run.model.evolve(layer, space, x, state)
+        for view, x in zip(views, xs, strict=True):
+            state = self._run.model.evolve(layer, view, x, state)
             snapshot_states.append(state)
         return state
 
-    def _summaries(self, model: Summarising, layer: int, spaces: list[SnapshotView], xs: list[Tensor]) -> Tensor:
+    def _summaries(self, model: Summarising, layer: int, views: list[SnapshotView], xs: list[Tensor]) -> Tensor:
         """Return the summaries of own snapshots, one in each row; without any they still have a history."""
-        summaries = [model.summary(layer, space, x).flatten() for space, x in zip(spaces, xs, strict=True)]
+        summaries = [model.summary(layer, view, x).flatten() for view, x in zip(views, xs, strict=True)]
         if summaries:
             return torch.stack(summaries)
         sequence_model = self._run.model

@@ -79,7 +79,7 @@ class Layer:
         inputs: for each own stack of S' snapshots the layer's input, (S' n, width).
         crossing: the state of the m nodes that are run through time here.
         learning: whether backward will follow.
-        seam: what the spatial part gives.
+        spatial_output: width of what the spatial part returns, and whether it is learned.
 
     Attributes:
         alone: whether pieces are worked on one after another, all threads on each of them.
@@ -96,14 +96,18 @@ class Layer:
         crossing: BoundaryState,
         *,
         learning: bool,
-        seam: SpatialOutput,
+        spatial_output: SpatialOutput,
     ) -> None:
         self._run, self._number, self._block, self._crossing = run, number, block, crossing
         self._rows = block.vertices[number]
-        self._device, self._learned, self._width = run.sequence.device, LearnedParameters(run.model), seam.width
-        self._spaces, self._learns = block.stacks[number], seam.learned and learning
+        self._device, self._learned, self._width = (
+            run.sequence.device,
+            LearnedParameters(run.model),
+            spatial_output.width,
+        )
+        self._views, self._learns = block.stacks[number], spatial_output.learned and learning
         self._inputs = inputs if number == 0 else [x.detach().requires_grad_(learning) for x in inputs]
-        self._mixed = [run.model.zeros(0)] * len(self._spaces)
+        self._mixed = [run.model.zeros(0)] * len(self._views)
         self._gradients: list[Tensor] = []
         self._parts = self._mix(learning=learning)
 
@@ -113,13 +117,13 @@ class Layer:
 
         def mix(index: int) -> tuple[Tensor, None]:
             with torch.set_grad_enabled(learning):
-                mixed_rows = run.model.spatial(number, self._spaces[index], self._inputs[index], self._crossing.begin)
+                mixed_rows = run.model.spatial(number, self._views[index], self._inputs[index], self._crossing.begin)
                 mixed = mixed_rows
             if self._learns:
                 self._mixed[index] = mixed
             return mixed.detach(), None
 
-        return self._block.seam.to_vertices(mix, AllToAllPhase(number, False, self._width))[0]
+        return self._block.redistribution.to_vertices(mix, AllToAllPhase(number, False, self._width))[0]
 
     def hidden(self) -> list[Tensor]:
         """Return the layer's output for each own stack, (S' m, H), without history; note the end of the crossing."""
@@ -132,7 +136,7 @@ class Layer:
             return h, None
 
         phase = AllToAllPhase(self._number, False, self._run.model.hidden)
-        stack_rows, _ = self._block.seam.to_snapshots(
+        stack_rows, _ = self._block.redistribution.to_snapshots(
             through, self._pieces(), phase, like=self._parts[0], height=self._rows
         )
         self._crossing.end = end
@@ -172,7 +176,7 @@ class Layer:
 
     def joint_loss(self) -> Tensor:
         """Return the block's share of a loss of all nodes together, and run backward; pieces are computed twice."""
-        run, seam = self._run, self._block.seam
+        run, redistribution = self._run, self._block.redistribution
 
         @torch.no_grad()
         def read(rows: slice) -> tuple[Tensor, None]:
@@ -180,14 +184,14 @@ class Layer:
             return run.model.readout(h), None
 
         phase = AllToAllPhase(self._number, False, run.model.outputs)
-        stack_rows, _ = seam.to_snapshots(read, self._pieces(), phase, like=self._parts[0], height=self._rows)
+        stack_rows, _ = redistribution.to_snapshots(read, self._pieces(), phase, like=self._parts[0], height=self._rows)
         z = [rows.requires_grad_() for rows in stack_rows]
         loss, dz = self._joint(z)
 
         def of_readout(index: int) -> tuple[Tensor, None]:
             return dz[index], None
 
-        parts, _ = seam.to_vertices(of_readout, AllToAllPhase(self._number, True, run.model.outputs))
+        parts, _ = redistribution.to_vertices(of_readout, AllToAllPhase(self._number, True, run.model.outputs))
 
         def work(rows: slice) -> tuple[Tensor | None, Gradients]:
             piece = self._started(rows)
@@ -200,7 +204,7 @@ class Layer:
     def _joint(self, z: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """Loss of own snapshots, from their readouts for each own stack, and the gradient of each."""
         run = self._run
-        stacks = [space.snapshots for space in self._spaces]
+        stacks = [view.snapshots for view in self._views]
         loss = run.model.zeros(1).sum()
         loss_snapshots = self._at(range(stacks[0].start, stacks[-1].stop)) if stacks else range(0)
         if loss_snapshots:
@@ -243,12 +247,12 @@ class Layer:
             return seeds[0] if of_input is None else of_input, gradients
 
         if self._number == 0:
-            places, alone = range(len(self._spaces)), self.alone or self._run.sequence.collective
+            places, alone = range(len(self._views)), self.alone or self._run.sequence.collective
             parts: list[Tensor] = []
             piece_gradients = [rest for _, rest in parallel_map(work, places, device=self._device, alone=alone)]
         else:
             phase = AllToAllPhase(self._number, True, self._run.model.width(self._number))
-            parts, piece_gradients = self._block.seam.to_vertices(work, phase)
+            parts, piece_gradients = self._block.redistribution.to_vertices(work, phase)
         for gradients in piece_gradients:
             self._learned.add(gradients)
         return parts
@@ -292,9 +296,9 @@ class Layer:
             assert gradient is not None
             return gradient, rest
 
-        height = self._spaces[0].num_rows // len(self._spaces[0].snapshots) if self._spaces else self._rows
+        height = self._views[0].num_rows // len(self._views[0].snapshots) if self._views else self._rows
         phase = AllToAllPhase(self._number, True, self._width)
-        self._gradients, results = self._block.seam.to_snapshots(
+        self._gradients, results = self._block.redistribution.to_snapshots(
             of_rows, self._pieces(), phase, like=self._parts[0], height=height
         )
         return results
@@ -304,7 +308,7 @@ class Layer:
         return self._run.through_time(self._number, x, begin, rows)
 
     def _pieces(self) -> list[slice]:
-        return self._block.seam.pieces(self._rows, self._piece_rows())
+        return self._block.redistribution.pieces(self._rows, self._piece_rows())
 
     def _piece_rows(self) -> int:
         hidden, device_type = self._run.model.hidden, self._device.partition(":")[0]
@@ -374,7 +378,7 @@ class _Passes:
     """Forward and backward of a run through its blocks."""
 
     def __init__(self, run: SequenceSegment, timeline: Timeline) -> None:
-        self._run, self._timeline, self._seams = run, timeline, run.model.facts.spatial
+        self._run, self._timeline, self._spatial_outputs = run, timeline, run.model.facts.spatial
 
     def loss(self) -> Tensor:
         begins: list[State | None] = [None]
@@ -412,17 +416,19 @@ class _Passes:
 
     def _crossings(self, block: TimeBlock, begin: State | None) -> list[BoundaryState]:
         if begin is not None:
-            return [BoundaryState(begin) for _ in self._seams]
+            return [BoundaryState(begin) for _ in self._spatial_outputs]
         return [BoundaryState(self._run.layer_state(layer, rows)) for layer, rows in enumerate(block.vertices)]
 
     def _layers(self, block: TimeBlock, crossings: list[BoundaryState], *, learning: bool) -> list[Layer]:
         """Compute the layers up to the spatial part of the last."""
         layers: list[Layer] = []
-        inputs = [space.inputs for space in block.stacks[0]]
-        for number, (seam, crossing) in enumerate(zip(self._seams, crossings, strict=True)):
+        inputs = [view.inputs for view in block.stacks[0]]
+        for number, (spatial_output, crossing) in enumerate(zip(self._spatial_outputs, crossings, strict=True)):
             if number:
                 inputs = layers[-1].hidden()
-            layers.append(Layer(self._run, number, block, inputs, crossing, learning=learning, seam=seam))
+            layers.append(
+                Layer(self._run, number, block, inputs, crossing, learning=learning, spatial_output=spatial_output)
+            )
         return layers
 
 
@@ -473,17 +479,17 @@ class BlockTimeline(Timeline):
         self.marks("compute")
         snapshots = self._plan.own(number, self._rank)
         self._bring(snapshots)
-        spaces = self._spaces(number, snapshots)
+        views = self._views(number, snapshots)
         self.marks("transfer")
         self._begin(number, pass_name)
         layers = range(self._run.model.layers)
-        stacks = [[space.layer(layer) for space in spaces] for layer in layers]
+        stacks = [[view.layer(layer) for view in views] for layer in layers]
         if self._moves is None:
             sequence = self._run.sequence
-            seam = BlockRows(spaces, device=sequence.device, alone=sequence.collective)
+            redistribution = BlockRows(views, device=sequence.device, alone=sequence.collective)
         else:
-            seam = self._moves.of_block(number, pass_name)
-        return TimeBlock(self._plan.block(number), stacks, [self._run.own for _ in layers], seam)
+            redistribution = self._moves.of_block(number, pass_name)
+        return TimeBlock(self._plan.block(number), stacks, [self._run.own for _ in layers], redistribution)
 
     def turn(self, number: int) -> None:
         """Start the backward pass of a block."""
@@ -494,7 +500,7 @@ class BlockTimeline(Timeline):
         self.marks.block(number, pass_name)
         self.turned(number, pass_name)
 
-    def _spaces(self, number: int, snapshots: range) -> list[SnapshotView]:
+    def _views(self, number: int, snapshots: range) -> list[SnapshotView]:
         if self._one_by_one:
             return [self._sequence.stack(range(t, t + 1)) for t in snapshots]
         if self._moves is None:

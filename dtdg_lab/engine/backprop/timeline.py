@@ -19,16 +19,16 @@ class TimeBlock:
 
     Attributes:
         snapshots: all S of them.
-        stacks: for every layer the spaces of own snapshots, some stacked; the same snapshots for all layers.
+        stacks: for every layer the views of own snapshots, some stacked; the same snapshots for all layers.
         vertices: for every layer how many nodes are run through time here: those that the next layer reads, and the
             own ones in the last.
-        seam: moves rows between own snapshots and own nodes.
+        redistribution: moves rows between own snapshots and own nodes.
     """
 
     snapshots: range
     stacks: Sequence[Sequence[SnapshotView]]
     vertices: Sequence[int]
-    seam: BlockRows
+    redistribution: BlockRows
 
 
 class Timeline:
@@ -57,9 +57,9 @@ class Timeline:
         """
         sequence = self._run.sequence
         stacks = [sequence.stacks(self._snapshots, layer) for layer in range(self._run.model.layers)]
-        seam = BlockRows(stacks[0], device=sequence.device, alone=sequence.collective)
-        read = [spaces[0].num_rows // len(spaces[0].snapshots) for spaces in stacks[1:]]
-        return TimeBlock(self._snapshots, stacks, [*read, self._run.own], seam)
+        redistribution = BlockRows(stacks[0], device=sequence.device, alone=sequence.collective)
+        read = [views[0].num_rows // len(views[0].snapshots) for views in stacks[1:]]
+        return TimeBlock(self._snapshots, stacks, [*read, self._run.own], redistribution)
 
     def turn(self, number: int) -> None:
         """Note that backward of a block begins."""

@@ -309,7 +309,7 @@ class OverlappedLayer(WindowLayer):
         inputs: of each snapshot.
         crossing: the state before the window.
         learning: True if a backward pass follows.
-        seam: widths of the spatial part's output.
+        spatial_output: widths of the spatial part's output.
         pace: schedules the snapshots.
 
     References: FlareDTDG section 3.4.
@@ -324,24 +324,24 @@ class OverlappedLayer(WindowLayer):
         crossing: BoundaryState,
         *,
         learning: bool,
-        seam: SpatialOutput,
+        spatial_output: SpatialOutput,
         pace: Pace,
     ) -> None:
         self._pace = pace
         self._tasks: list[SpatialTask] = []
-        super().__init__(run, number, block, inputs, crossing, learning=learning, seam=seam)
+        super().__init__(run, number, block, inputs, crossing, learning=learning, spatial_output=spatial_output)
 
     def _mix(self, *, learning: bool) -> list[Tensor]:
         functions = [
             partial(self._run.model.spatial, self._number, view, x, self._crossing.begin)
-            for view, x in zip(self._spaces, self._inputs, strict=True)
+            for view, x in zip(self._views, self._inputs, strict=True)
         ]
         tasks = self._pace.tasks.run(functions, self._pace.order(self._number), learning=learning)
         self._pace.note(self._number, tasks)
         mixed = [task.result.detach() for task in tasks if task.result is not None]
         if self._learns:
             self._tasks = tasks
-        return self._block.seam.to_vertices(
+        return self._block.redistribution.to_vertices(
             lambda position: (mixed[position], None), AllToAllPhase(self._number, False, self._width)
         )[0]
 
@@ -361,7 +361,7 @@ class OverlappedLayer(WindowLayer):
             gradient, x = input_gradients[position], self._inputs[position]
             return x.new_zeros(x.shape) if gradient is None else gradient, None
 
-        return self._block.seam.to_vertices(input_gradient, phase)[0]
+        return self._block.redistribution.to_vertices(input_gradient, phase)[0]
 
 
 # A window of snapshots for models with a hidden state per node: layer by layer, piece by piece.
@@ -406,7 +406,7 @@ def add_gradients_window_blocks(
         if number:
             inputs = layers[-1].hidden()
         boundaries.append(WindowBoundary(begin, keeps=False, model=model, leaving=leaving))
-        layers.append(make(run, number, block, inputs, boundaries[-1], learning=True, seam=width))
+        layers.append(make(run, number, block, inputs, boundaries[-1], learning=True, spatial_output=width))
     loss = layers[-1].losses() if run.task.per_vertex else layers[-1].joint_loss()
     while layers:
         parts = layers.pop().backward()

@@ -297,7 +297,7 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
         self.forget()
         self.pace.predictor = predictor
 
-    def probes_after(self, before: Strategy) -> bool:
+    def probes_after(self, previous: Strategy) -> bool:
         """Return True: the event of the windows contains the measured memory."""
         return True
 

@@ -152,7 +152,7 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
         yield partial(self.try_largest, SNAPSHOT if self.supply.stands_in else NEW)
         self._deviation = loss_deviation(self.context, self.parts[0].again(Draw(NEW, self.size.choice, 0)).run)
 
-    def probes_after(self, before: Strategy) -> bool:
+    def probes_after(self, previous: Strategy) -> bool:
         """Return True: the event of the batches contains the measured deviation."""
         return True
 

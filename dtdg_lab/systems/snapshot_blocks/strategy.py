@@ -212,12 +212,12 @@ class SnapshotBlockStrategy(Strategy, Replannable, ObservesSteps, DescribesMemor
         self._moves.overlap = choice.on
         return (choice.kind,)
 
-    def probes_after(self, before: Strategy) -> bool:
+    def probes_after(self, previous: Strategy) -> bool:
         """Return True if the blocks of time differ from the previous strategy's."""
         return not (
-            isinstance(before, SnapshotBlockStrategy)
-            and before.plan == self._plan
-            and before.context.config.system == self.context.config.system
+            isinstance(previous, SnapshotBlockStrategy)
+            and previous.plan == self._plan
+            and previous.context.config.system == self.context.config.system
         )
 
 

@@ -141,14 +141,14 @@ class HaloStrategy(Strategy, DescribesMemory):
             )
         return events
 
-    def probes_after(self, before: Strategy) -> bool:
+    def probes_after(self, previous: Strategy) -> bool:
         """Return True if the blocks of time differ from the previous strategy's."""
         if not self._names_blocks:
             return False
         return not (
-            isinstance(before, HaloStrategy)
-            and before.plan == self._plan
-            and before.context.config.system == self.context.config.system
+            isinstance(previous, HaloStrategy)
+            and previous.plan == self._plan
+            and previous.context.config.system == self.context.config.system
         )
 
 

@@ -12,7 +12,7 @@ import torch
 from dtdg_lab.cluster.fork import fork
 from dtdg_lab.core.errors import ConfigError, RunStoreError
 from dtdg_lab.runs import directory as directories
-from dtdg_lab.runs.checkpoints import read_kept
+from dtdg_lab.runs.checkpoints import read_checkpoint
 from dtdg_lab.runs.stored_run import StoredRun, open_run
 from dtdg_lab.training.checkpoint import Checkpoint
 from tests.steered_here import events, losses, scores, small, steered, trained
@@ -63,7 +63,7 @@ def test_a_fork_with_equal_settings_goes_on_bit_for_bit(system: str, settings: d
     config = small(system, keep_every=2, **settings)
     whole = trained(config, tmp_path / "last.pt", script={3: {"keep": True}})
     described = whole.recorder.tables
-    between, within = (read_kept(tmp_path / f"{name}.pt") for name in ("epoch-00002", "step-00004"))
+    between, within = (read_checkpoint(tmp_path / f"{name}.pt") for name in ("epoch-00002", "step-00004"))
     assert (between.epoch, between.iteration, within.step) == (2, 0, 4)
     assert (within.iteration > 0) == (len(whole.losses) > config.epochs), "an epoch is one step, or several"
     for kept in (between, within):
@@ -85,7 +85,7 @@ def test_a_fork_with_equal_settings_goes_on_bit_for_bit(system: str, settings: d
 
 @pytest.mark.slow
 def test_a_fork_says_where_it_comes_from(psg: StoredRun, tmp_path: Path) -> None:
-    begun = read_kept(psg.path / "checkpoints" / "epoch-00001.pt")
+    begun = read_checkpoint(psg.path / "checkpoints" / "epoch-00001.pt")
     again = fork(psg, at=1, runs_dir=tmp_path, learning_rate=0.5)
     assert isinstance(again, StoredRun) and again.path.parent == tmp_path
     described = again.environment["forked"]
@@ -120,7 +120,7 @@ OTHERS: list[dict[str, Any]] = [
 def test_whatever_the_parameters_fit_may_change(psg: StoredRun, changes: dict[str, Any], tmp_path: Path) -> None:
     again = fork(psg, at=1, runs_dir=tmp_path, **changes)
     assert again.status == "finished" and {name: again.config[name] for name in changes} == changes
-    start = read_kept(psg.path / "checkpoints" / "epoch-00001.pt").step
+    start = read_checkpoint(psg.path / "checkpoints" / "epoch-00001.pt").step
     assert min(step for _, step in losses(again)) == start
     before = scores(psg)[start, "validation"]
     assert scores(again)[max(scores(again))[0], "test"] > 0
@@ -250,7 +250,7 @@ def test_reading_a_checkpoint_runs_no_code(tmp_path: Path) -> None:
 
     torch.save({"position": Evil()}, tmp_path / "evil.pt")
     with pytest.raises(RunStoreError, match=r"it names .*getattr"):
-        read_kept(tmp_path / "evil.pt")
+        read_checkpoint(tmp_path / "evil.pt")
     with pytest.raises(RunStoreError, match="not a readable checkpoint"):
         Checkpoint.load(tmp_path / "evil.pt")
     assert not (tmp_path / "touched").exists()

@@ -121,15 +121,15 @@ def test_the_sizes_of_this_file_make_other_blocks_and_stacks(monkeypatch: pytest
     """So that the tests above compare what they say."""
     _set_sizes(sizes, monkeypatch)
     sequence = DeviceSequence(_graph(), device="cpu", dtype=torch.float64, kernel="torch")
-    stacks = [space.snapshots for space in sequence.stacks(TRAIN)]
+    stacks = [view.snapshots for view in sequence.stacks(TRAIN)]
     assert [t for stack in stacks for t in stack] == list(TRAIN)
     assert len(stacks) == {"whole": 5, "some": 3, "fine": 1}[sizes]
     run = _run("tgcn", 1, "regression", "all")
     block = Timeline(run, TRAIN).open(0, "forward")
-    (seam,) = run.model.facts.spatial
-    inputs = [space.inputs for space in block.stacks[0]]
+    (spatial_output,) = run.model.facts.spatial
+    inputs = [view.inputs for view in block.stacks[0]]
     crossing = layer.BoundaryState(run.model.initial_state(NODES))
-    pieces = layer.Layer(run, 0, block, inputs, crossing, learning=True, seam=seam)._pieces()
+    pieces = layer.Layer(run, 0, block, inputs, crossing, learning=True, spatial_output=spatial_output)._pieces()
     covered = [v for rows in pieces for v in range(rows.start, rows.stop)]
     assert covered == list(range(NODES))
     assert len(pieces) == {"whole": 1, "some": 3, "fine": 5}[sizes]

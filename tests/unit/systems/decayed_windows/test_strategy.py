@@ -20,7 +20,7 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.runs.checkpoints import read_kept
+from dtdg_lab.runs.checkpoints import read_checkpoint
 from dtdg_lab.systems.decayed_windows import strategy as windows
 from dtdg_lab.systems.decayed_windows.shrinking import survival_order
 from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
@@ -279,7 +279,7 @@ def test_what_waited_in_an_older_checkpoint_is_one_request(tmp_path: Path) -> No
     held = torch.load(path, weights_only=True)
     torch.save({**held, "schema": 1, "waiting": {"window": 6, "chunks": 4}}, path)
     assert Checkpoint.load(path).waiting == [{"window": 6, "chunks": 4}]
-    assert read_kept(path).waiting == {"window": 6, "chunks": 4}
+    assert read_checkpoint(path).waiting == {"window": 6, "chunks": 4}
 
 
 def test_a_checkpoint_of_schema_1_within_an_epoch_is_resumed(tmp_path: Path) -> None:

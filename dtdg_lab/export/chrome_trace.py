@@ -41,8 +41,8 @@ def counters(
         yield from _of_rank(rows, process[int(rank)], origin_ns)
     for row in frames["memory"].to_dict("records"):
         if is_known(row["rss_bytes"]):
-            at, pid = int(row["time_ns"]) - origin_ns, process.get(int(row["rank"]), everyone)
-            yield _event("C", "memory (RSS)", at, pid, args={"bytes": row["rss_bytes"]})
+            time_ns, pid = int(row["time_ns"]) - origin_ns, process.get(int(row["rank"]), everyone)
+            yield _event("C", "memory (RSS)", time_ns, pid, args={"bytes": row["rss_bytes"]})
     ends = frames["steps"].groupby("step").agg(time_ns=("time_ns", "max"), attempt=("attempt", "max"))
     so_far = joules_until(run.live, ends["attempt"].tolist(), ends["time_ns"].tolist())
     if so_far is not None:  # of all nodes and devices, each once
@@ -59,8 +59,8 @@ def _of_rank(steps: pd.DataFrame, process: int, origin_ns: int) -> Iterator[Even
         sent, received = row["bytes_sent"], row["bytes_received"]
         if is_known(sent) and is_known(received):
             moved = {"sent": sent, "received": received}
-            for at, args in ((start_ns, moved), (end_ns, dict.fromkeys(moved, 0))):
-                yield _event("C", "bytes moved by the step", at, process, args=args)
+            for time_ns, args in ((start_ns, moved), (end_ns, dict.fromkeys(moved, 0))):
+                yield _event("C", "bytes moved by the step", time_ns, process, args=args)
 
 
 def _losses(steps: pd.DataFrame, evaluations: pd.DataFrame, everyone: int, origin_ns: int) -> Iterator[Event]:
@@ -70,8 +70,8 @@ def _losses(steps: pd.DataFrame, evaluations: pd.DataFrame, everyone: int, origi
             yield _event("C", "training loss", int(time_ns) - origin_ns, everyone, args={"loss": float(loss)})
     for row in evaluations.to_dict("records"):
         if is_known(row["loss"]):
-            at = int(row["time_ns"]) - origin_ns
-            yield _event("C", f"{row['split']} loss, evaluated", at, everyone, args={"loss": row["loss"]})
+            time_ns = int(row["time_ns"]) - origin_ns
+            yield _event("C", f"{row['split']} loss, evaluated", time_ns, everyone, args={"loss": row["loss"]})
 
 
 def _event(kind: str, name: str, time_ns: int, process: int, *, thread: int = 1, **fields: Any) -> Event:
@@ -104,7 +104,7 @@ class Slice:
     category: str
     start_ns: int
     end_ns: int
-    described: Mapping[str, Any]
+    facts: Mapping[str, Any]
 
 
 def chrome_trace(run: StoredRun, *, first_process: int = 1, named: str = "") -> list[Event]:
@@ -144,10 +144,12 @@ def chrome_trace(run: StoredRun, *, first_process: int = 1, named: str = "") -> 
             track, number = divmod(lane - 1, _A_TRACK)
             name = TRACKS[track] + (f" ({number + 1})" if number else "")
             names.append(_named("thread_name", process[rank], name, thread=lane))
-        for place, of in enumerate(slices):
-            facts: Event = {"dur": (of.end_ns - of.start_ns) / 1000, "args": {"rank": rank, **of.described}}
-            at = (of.start_ns, process[rank])
-            timed.append(_event("X", of.name, *at, thread=lanes[place], cat=of.category, **facts))
+        for index, span in enumerate(slices):
+            fields: Event = {"dur": (span.end_ns - span.start_ns) / 1000, "args": {"rank": rank, **span.facts}}
+            event = _event(
+                "X", span.name, span.start_ns, process[rank], thread=lanes[index], cat=span.category, **fields
+            )
+            timed.append(event)
         timed += _beside(of_rank, origin_ns, process[rank])
     timed += counters(run, frames, process, everyone, origin_ns)
     timed += _instants(frames, process, everyone, origin_ns)
@@ -180,47 +182,47 @@ def _origin(frames: Frames) -> int:
     return int(min(firsts, default=0))
 
 
-def _slices(own: Frames, origin_ns: int) -> list[Slice]:
+def _slices(frames: Frames, origin_ns: int) -> list[Slice]:
     """Return the slices of one rank, sorted by start, longer ones first."""
     slices: list[Slice] = []
-    phases = own["phases"].to_dict("records")
+    phases = frames["phases"].to_dict("records")
     bounds: dict[tuple[int, int], tuple[int, int]] = {}
     epochs: dict[tuple[int, int], tuple[int, int]] = {}
     for row in phases:
         start_ns, end_ns = int(row["start_ns"]) - origin_ns, int(row["end_ns"]) - origin_ns
         between = row["phase"] in BETWEEN_STEPS
-        described = _to_dict(row, "phase", "start_ns", "end_ns")
-        slices.append(Slice(2 if between else 1, row["phase"], "phase", start_ns, end_ns, described))
+        facts = _to_dict(row, "phase", "start_ns", "end_ns")
+        slices.append(Slice(2 if between else 1, row["phase"], "phase", start_ns, end_ns, facts))
         if not between:
-            for of, key in ((bounds, row["step"]), (epochs, row["epoch"])):
-                place = (int(row["attempt"]), int(key))
-                known = of.get(place, (start_ns, end_ns))
-                of[place] = (min(known[0], start_ns), max(known[1], end_ns))
+            for bounds_by_key, number in ((bounds, row["step"]), (epochs, row["epoch"])):
+                key = (int(row["attempt"]), int(number))
+                first_ns, last_ns = bounds_by_key.get(key, (start_ns, end_ns))
+                bounds_by_key[key] = (min(first_ns, start_ns), max(last_ns, end_ns))
     for (attempt, epoch), (start_ns, end_ns) in epochs.items():
         slices.append(Slice(0, f"epoch {epoch}", "epoch", start_ns, end_ns, {"epoch": epoch, "attempt": attempt}))
-    for row in own["steps"].to_dict("records"):
+    for row in frames["steps"].to_dict("records"):
         length_ns = nanoseconds(row["time_s"])
         usual = int(row["time_ns"]) - length_ns - origin_ns, int(row["time_ns"]) - origin_ns
         start_ns, end_ns = bounds.get((int(row["attempt"]), int(row["step"])), usual)
         slices.append(Slice(1, f"step {int(row['step'])}", "step", start_ns, end_ns, _to_dict(row)))
-    for row in own["groups"].to_dict("records"):
+    for row in frames["groups"].to_dict("records"):
         times = int(row["start_ns"]) - origin_ns, int(row["end_ns"]) - origin_ns
         slices.append(Slice(3, f"group {int(row['group'])}", "group", *times, _to_dict(row, "start_ns", "end_ns")))
-    return sorted(slices, key=lambda of: (of.track, of.start_ns, -of.end_ns, of.category != "step"))
+    return sorted(slices, key=lambda span: (span.track, span.start_ns, -span.end_ns, span.category != "step"))
 
 
 def _lanes(slices: list[Slice]) -> dict[int, int]:
     """Index of a slice -> thread: the first of its track on which it nests in open slices, or follows them."""
     lanes: dict[int, int] = {}
     open_until: dict[int, list[int]] = {}
-    for place, of in enumerate(slices):
-        for lane in range(of.track * _A_TRACK + 1, (of.track + 1) * _A_TRACK):
+    for index, span in enumerate(slices):
+        for lane in range(span.track * _A_TRACK + 1, (span.track + 1) * _A_TRACK):
             ends = open_until.setdefault(lane, [])
-            while ends and ends[-1] <= of.start_ns:
+            while ends and ends[-1] <= span.start_ns:
                 ends.pop()
-            if not ends or of.end_ns <= ends[-1] or lane % _A_TRACK == _A_TRACK - 1:
-                ends.append(of.end_ns)
-                lanes[place] = lane
+            if not ends or span.end_ns <= ends[-1] or lane % _A_TRACK == _A_TRACK - 1:
+                ends.append(span.end_ns)
+                lanes[index] = lane
                 break
     return lanes
 
@@ -254,13 +256,13 @@ def _instants(frames: Frames, process: Mapping[int, int], everyone: int, origin_
         if row["kind"] in _PASSED_OVER:
             continue
         text = dumps(row["data"])
-        described = {"step": row["step"], "epoch": row["epoch"], "rank": row["rank"], "attempt": row["attempt"]}
-        described["data"] = row["data"] if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}..."
-        at, scope = int(row["time_ns"]) - origin_ns, "g" if row["kind"] == "settings" else "p"
-        yield _event("i", row["kind"], at, process[int(row["rank"])], cat="event", s=scope, args=finite(described))
+        facts = {"step": row["step"], "epoch": row["epoch"], "rank": row["rank"], "attempt": row["attempt"]}
+        facts["data"] = row["data"] if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}..."
+        time_ns, scope = int(row["time_ns"]) - origin_ns, "g" if row["kind"] == "settings" else "p"
+        yield _event("i", row["kind"], time_ns, process[int(row["rank"])], cat="event", s=scope, args=finite(facts))
     for row in frames["evaluations"].to_dict("records"):
-        name, at = f"{row['split']} loss {row['loss']:.4g}", int(row["time_ns"]) - origin_ns
-        yield _event("i", name, at, everyone, cat="evaluation", s="p", args=_to_dict(row))
+        name, time_ns = f"{row['split']} loss {row['loss']:.4g}", int(row["time_ns"]) - origin_ns
+        yield _event("i", name, time_ns, everyone, cat="evaluation", s="p", args=_to_dict(row))
 
 
 def _named(what: str, process: int, name: str, *, thread: int = 1) -> Event:

@@ -63,9 +63,9 @@ def export(run: Any, path: str | Path | None = None, kind: str = "html", *, over
         raise UnknownNameError("kind of export", kind, KINDS)
     race = _race(run)
     stored: Any = _stored(run) if race is None else race
-    name, of = (stored.id, KINDS[kind]) if race is None else (race.name, RACE_KINDS[kind])
-    destination = artifacts.target(path, of.name.format(name), overwrite=overwrite)
-    return of.place(destination, of.content(stored), overwrite=overwrite)
+    name, artifact = (stored.id, KINDS[kind]) if race is None else (race.name, RACE_KINDS[kind])
+    destination = artifacts.target(path, artifact.name.format(name), overwrite=overwrite)
+    return artifact.place(destination, artifact.content(stored), overwrite=overwrite)
 
 
 def open_saved(path: str | Path) -> StoredRun | PartialRun | Race | Study:
@@ -96,12 +96,12 @@ def open_saved(path: str | Path) -> StoredRun | PartialRun | Race | Study:
     return open_race(source) if FILE in (pieces(source) or ()) else open_run(source)
 
 
-def _race(given: Any) -> Race | None:
+def _race(source: Any) -> Race | None:
     """Return the given race; None for other arguments."""
-    if isinstance(given, Race):
-        return given
-    if isinstance(given, str | Path) and (Path(given) / FILE).is_file():
-        return open_race(given)
+    if isinstance(source, Race):
+        return source
+    if isinstance(source, str | Path) and (Path(source) / FILE).is_file():
+        return open_race(source)
     return None
 
 

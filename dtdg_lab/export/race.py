@@ -99,14 +99,14 @@ def pack_race(race: Race, *, most_bytes: int | None = None, telling: bool = Fals
         DataError: a record line is damaged.
         RunStoreError: a file cannot be read, or not even the thinned tables fit.
     """
-    whole = {
+    whole_runs = {
         run.path.name: (run, packed_run.pack(run.open(), telling=telling))
         for run in present(race)
         if run.path is not None
     }
-    parts = {name: packed for name, (_, packed) in whole.items()}
+    parts = {name: packed for name, (_, packed) in whole_runs.items()}
     for name, limit in _limits({name: packed.size for name, packed in parts.items()}, most_bytes).items():
-        parts[name] = packed_run.pack(whole[name][0].open(), most_bytes=limit)
+        parts[name] = packed_run.pack(whole_runs[name][0].open(), most_bytes=limit)
     thinned = "; ".join(f"run {name}: {packed.thinned}" for name, packed in parts.items() if packed.thinned)
     about = {"schema": packed_run.SCHEMA, "records": RECORDS_SCHEMA, "kind": "race", "race": race.name}
     about |= {"folder": race.folder.name, "thinned": thinned}

@@ -60,10 +60,10 @@ def learn_errors(runs: Sequence[MeasuredRun]) -> tuple[RunError, ...]:
     """
     errors = []
     for index, run in enumerate(runs):
-        others = [*runs[:index], *runs[index + 1 :]]
-        rates = fit_rates(others or runs, run.facts)
+        other_runs = [*runs[:index], *runs[index + 1 :]]
+        rates = fit_rates(other_runs or runs, run.facts)
         kind = kind_of(run.system, run.work.ranks)
-        system_known = any(kind_of(other.system, other.work.ranks) == kind for other in others)
+        system_known = any(kind_of(measured.system, measured.work.ranks) == kind for measured in other_runs)
         try:
             epoch = rates.predict(run.work, run.facts)
         except PlanError:  # the others' rates do not cover this run's work
@@ -75,7 +75,7 @@ def learn_errors(runs: Sequence[MeasuredRun]) -> tuple[RunError, ...]:
             if name == "epoch_s" and run.shared:
                 continue  # ranks shared cores: its wall time applies to this machine only
             identity = (run.run.id, run.system, run.work.ranks, name)
-            errors.append(RunError(*identity, measured, predicted, bool(others), system_known, run.crowded))
+            errors.append(RunError(*identity, measured, predicted, bool(other_runs), system_known, run.crowded))
     return tuple(errors)
 
 

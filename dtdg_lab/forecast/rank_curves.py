@@ -230,9 +230,9 @@ def describe(facts: Facts, counts: Sequence[int], groups: GroupWork) -> str:
 
 def is_same(run: MeasuredRun, facts: Facts) -> bool:
     """Return True if a run is of the same data, model and sizes."""
-    config, other = facts.config, run.facts.config
+    config, run_config = facts.config, run.facts.config
     return run.facts.graph.data_hash == facts.graph.data_hash and all(
-        getattr(config, name) == getattr(other, name) for name in ("model", "hidden", "layers")
+        getattr(config, name) == getattr(run_config, name) for name in ("model", "hidden", "layers")
     )
 
 

@@ -103,9 +103,9 @@ def extrapolate(
         raise ConfigError(f"{len(opened)} runs and ranks={tuple(ranks)}: give at least one of each to forecast().")
     everything = [*opened, *map(_opened, held_out)]
     measured = [run.family.measured_step(run, graph, cores=cores) for run in everything]
-    (_, settings, changes), *others = measured
-    for run, (_, other, _) in zip(everything[1:], others, strict=True):
-        if differing := settings.differences(other):
+    (_, settings, changes), *later = measured
+    for run, (_, run_settings, _) in zip(everything[1:], later, strict=True):
+        if differing := settings.differences(run_settings):
             raise ConfigError(
                 f"run {run.id} differs from the first in {', '.join(differing)}: rates apply to one model of one size."
             )

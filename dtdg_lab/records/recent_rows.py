@@ -25,17 +25,17 @@ class _RunSums:
 
     Attributes:
         dropped: of dropped rows.
-        whole: of dropped rows, and of those in memory that are counted.
+        total: of dropped rows, and of those in memory that are counted.
         counted: mask of the first rows in memory; the others are not counted yet.
     """
 
     dropped: Sums
-    whole: Sums
+    total: Sums
     counted: Array = field(default_factory=lambda: np.zeros(0, bool))
 
     def recount(self) -> None:
         """Begin again with the sums of dropped rows."""
-        self.whole, self.counted = self.dropped.copy(), np.zeros(0, bool)
+        self.total, self.counted = self.dropped.copy(), np.zeros(0, bool)
 
 
 class RecentRows:
@@ -158,11 +158,11 @@ class RecentRows:
         Raises:
             KeyError: the rollup was not declared.
         """
-        rest, whole = self._fold(rollup, whole_step), self._sums[rollup].whole
-        if rest is None or not len(rest):
-            return whole
-        sums = whole.copy()
-        sums.add(rest)
+        later_rows, total = self._fold(rollup, whole_step), self._sums[rollup].total
+        if later_rows is None or not len(later_rows):
+            return total
+        sums = total.copy()
+        sums.add(later_rows)
         return sums
 
     def _fold(self, rollup: Rollup, until: int) -> Rows | None:
@@ -175,7 +175,7 @@ class RecentRows:
         uncounted[: len(sums.counted)] = ~sums.counted
         is_by_step = rollup.table not in SPENT and "step" in rows  # else each row for itself
         added = uncounted & ~(rows["step"] > until) if is_by_step else uncounted
-        sums.whole.add(self._valid(rollup, rows.where(added)))
+        sums.total.add(self._valid(rollup, rows.where(added)))
         sums.counted = ~uncounted | added
         return self._valid(rollup, rows.where(~sums.counted))
 

@@ -359,20 +359,20 @@ def _checked_label(label: object) -> str:
 def _check_apart(configs: Mapping[str, RunConfig]) -> None:
     labels: dict[str, str] = {}
     for label, config in configs.items():
-        other = labels.setdefault(config.to_json(), label)
-        if other != label:
-            raise ConfigError(f"{other!r} and {label!r} have the same settings: remove or change one of them.")
+        first_label = labels.setdefault(config.to_json(), label)
+        if first_label != label:
+            raise ConfigError(f"{first_label!r} and {label!r} have the same settings: remove or change one of them.")
 
 
 def labels_for(configs: Sequence[RunConfig]) -> list[str]:
     """Return a label for each config: its system, and the settings in which configs of one system differ."""
     labels: list[str] = []
     for config in configs:
-        same = [other.flat for other in configs if other.system == config.system]
-        shared = [name for name in config.flat if all(name in other for other in same)]
-        names = [name for name in shared if any(other[name] != same[0][name] for other in same)]
-        settings = ", ".join(f"{name} {config.flat[name]}" for name in names)
-        label = f"{config.system}, {settings}" if settings else config.system
+        of_system = [alike.flat for alike in configs if alike.system == config.system]
+        shared = [name for name in config.flat if all(name in settings for settings in of_system)]
+        names = [name for name in shared if any(settings[name] != of_system[0][name] for settings in of_system)]
+        text = ", ".join(f"{name} {config.flat[name]}" for name in names)
+        label = f"{config.system}, {text}" if text else config.system
         label = label if len(label) <= MOST_LABEL else f"{label[: MOST_LABEL - 6]}..."
         number = sum(earlier == label or earlier.startswith(f"{label} (") for earlier in labels)
         labels.append(f"{label} ({number + 1})" if number else label)
@@ -420,12 +420,12 @@ def data_hashes(configs: Mapping[str, RunConfig], seeds: Sequence[int]) -> dict[
 
 
 def _data_difference(first: str, label: str, configs: Mapping[str, RunConfig], hashes: tuple[str, str]) -> str:
-    one, other = configs[first], configs[label]
-    names = ("dataset", *one.options.get("datasets", {}), *other.options.get("datasets", {}))
+    first_config, config = configs[first], configs[label]
+    names = ("dataset", *first_config.options.get("datasets", {}), *config.options.get("datasets", {}))
     differences = [
-        f"{name}={one.flat.get(name)!r} and {name}={other.flat.get(name)!r}"
+        f"{name}={first_config.flat.get(name)!r} and {name}={config.flat.get(name)!r}"
         for name in names
-        if one.flat.get(name) != other.flat.get(name)
+        if first_config.flat.get(name) != config.flat.get(name)
     ] or [f"data hash {hashes[0][:12]} and {hashes[1][:12]}"]
     return (
         f"All contestants need the same data: {first!r} and {label!r} differ, {differences[0]}. "

@@ -132,8 +132,10 @@ def run_in(
             _put_away(folder)
         _write_sweep(folder, sweep, replaces=outdated is not None)
 
-        def decide(trial: Trial, others: Sequence[Trial]) -> Judge | None:
-            return None if prune is None else pruning_judge(prune, [one for one in others if one.seed == trial.seed])
+        def decide(trial: Trial, other_trials: Sequence[Trial]) -> Judge | None:
+            return (
+                None if prune is None else pruning_judge(prune, [one for one in other_trials if one.seed == trial.seed])
+            )
 
         runner = TrialRunner(
             folder,

@@ -158,7 +158,7 @@ class TrialRunner:
         session: Session | None,
         runs_dir: Path,
         *,
-        decide: Decide = lambda trial, others: None,
+        decide: Decide = lambda trial, other_trials: None,
         resumes: bool = True,
         start: Callable[[Trial, Any], None] = lambda trial, run: None,
         evaluated: Callable[[], None] | None = None,
@@ -273,11 +273,11 @@ class TrialRunner:
         """
         if trial.status in log.OVER:
             return trial
-        others = [other for other in list(self.trials.values()) if other.key != trial.key]
+        other_trials = [recorded for recorded in list(self.trials.values()) if recorded.key != trial.key]
         is_interrupted = trial.asked_ns and trial.status != log.FAILED
-        trial = self._continue(trial, config, others) if is_interrupted else trial.reset()
+        trial = self._continue(trial, config, other_trials) if is_interrupted else trial.reset()
         if trial.status not in (*log.OVER, log.FAILED):
-            trial = self._start(trial, config, others, engines)
+            trial = self._start(trial, config, other_trials, engines)
         self.report()
         return trial
 
@@ -297,11 +297,11 @@ class TrialRunner:
             self.bar.write(f"trial {trial.number}, seed {trial.seed}: {note}")
         return replace(trial, notes=(*trial.notes, note))
 
-    def _continue(self, trial: Trial, config: RunConfig, others: Sequence[Trial]) -> Trial:
+    def _continue(self, trial: Trial, config: RunConfig, other_trials: Sequence[Trial]) -> Trial:
         """Return the trial by the run that an earlier call started; unfinished if it has to restart."""
         path = trial.run
         if path is None:
-            excluded = {other.run.resolve() for other in others if other.run is not None}
+            excluded = {recorded.run.resolve() for recorded in other_trials if recorded.run is not None}
             folders = {self._runs_dir} | ({self._session.runs_dir} if self._session is not None else set())
             path = find_run(config, trial.asked_ns, folders, excluded)
             if path is None:
@@ -310,7 +310,7 @@ class TrialRunner:
         if not (path / "config.json").is_file():
             return self._add_note(trial, f"its run {path.name} is gone: restarted")
         state = wait_until_final(path, on_engines=trial.on_engines)
-        if state == "finished" and (self._resumes or self._decide(trial, others) is None):
+        if state == "finished" and (self._resumes or self._decide(trial, other_trials) is None):
             return self._record_end(trial, open_run(path))  # else no stopping rule watched it after the kill
         try:
             if not self._resumes or not resume(path, self._session):
@@ -322,7 +322,9 @@ class TrialRunner:
         trial = self._add_note(trial, f"run {path.name} was resumed from its checkpoint")
         return self._record_end(trial, open_run(path))
 
-    def _start(self, trial: Trial, config: RunConfig, others: Sequence[Trial], engines: Sequence[int] | None) -> Trial:
+    def _start(
+        self, trial: Trial, config: RunConfig, other_trials: Sequence[Trial], engines: Sequence[int] | None
+    ) -> Trial:
         on_engines = self._session is not None
         trial = self.put(replace(trial.reset(), status=log.RUNNING, asked_ns=time.time_ns(), on_engines=on_engines))
 
@@ -342,7 +344,7 @@ class TrialRunner:
                 session=self._session,
                 engines=engines,
                 runs_dir=self._runs_dir,
-                judge=self._judge(trial, others),
+                judge=self._judge(trial, other_trials),
                 on_start=on_start,
             )
         except ENDS_STUDY as error:
@@ -362,8 +364,8 @@ class TrialRunner:
         trial = replace(trial, run=trial.run or Path(outcome.run.path))
         return self._record_end(trial, outcome.run, outcome.verdict, seconds=time.monotonic() - started_s)
 
-    def _judge(self, trial: Trial, others: Sequence[Trial]) -> Judge | None:
-        decide, on_evaluated = self._decide(trial, others), self._on_evaluated
+    def _judge(self, trial: Trial, other_trials: Sequence[Trial]) -> Judge | None:
+        decide, on_evaluated = self._decide(trial, other_trials), self._on_evaluated
         if on_evaluated is None:
             return decide
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
@@ -23,7 +23,6 @@ from dtdg_lab.records.events import EpochEnded, RanksGathered, SettingsChanged, 
 from dtdg_lab.records.link_metrics import PAIRS, RANKED, few_pairs, interval_of, is_score
 from dtdg_lab.records.replaced_rows import SPENT
 from dtdg_lab.runs.frames import ColumnFrames, RunFrames
-from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -224,25 +223,23 @@ class FamilyTables(Mapping[str, "pd.DataFrame"]):
 
     Args:
         tables: of the run.
-        family: that asks.
+        columns: table -> the columns that the family needs of it; all of it where none are named.
         all_attempts: keep the rows that a resume replaced.
     """
 
-    def __init__(self, tables: ColumnFrames, family: SystemFamily, *, all_attempts: bool = False) -> None:
-        self._tables, self._family, self._all_attempts = tables, family, all_attempts
-        self._names = sorted({*READ, *family.summary_tables})
+    def __init__(
+        self, tables: ColumnFrames, columns: Mapping[str, Sequence[str]], *, all_attempts: bool = False
+    ) -> None:
+        self._tables, self._columns, self._all_attempts = tables, columns, all_attempts
 
     def __getitem__(self, name: str) -> pd.DataFrame:
-        if name not in self._names:
-            raise KeyError(name)
-        columns = self._family.summary_columns.get(name, ())
-        return self._tables.read(name, *columns, all_attempts=self._all_attempts)
+        return self._tables.read(name, *self._columns[name], all_attempts=self._all_attempts)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter(self._columns)
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._columns)
 
 
 def _of_families(tables: ColumnFrames) -> dict[str, Any]:
@@ -251,8 +248,10 @@ def _of_families(tables: ColumnFrames) -> dict[str, Any]:
     errors: dict[str, str] = {}
     for family in catalogue.families():
         try:
-            everything = FamilyTables(tables, family, all_attempts=True)
-            numbers |= family.summary(FamilyTables(tables, family), everything)
+            names = dict.fromkeys((*READ, *family.summary_tables))
+            columns = {name: family.summary_columns.get(name, ()) for name in names}
+            everything = FamilyTables(tables, columns, all_attempts=True)
+            numbers |= family.summary(FamilyTables(tables, columns), everything)
         except Exception as error:  # recorded and shown in the report: a run of another family must not fail with it
             numbers = {**dict.fromkeys(family.summary_meanings), **numbers}
             errors[family.name] = f"{type(error).__name__}: {error}"

@@ -12,10 +12,16 @@ import types
 import zipfile
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
+import pytest
 
+from dtdg_lab.core.errors import DataError
+from dtdg_lab.datasets.tables import EdgeTable
+
+TEXT = b"# a comment\n1 2 0\n2\t3 10\n\n3 1 25\n% another\n1 2 29\n"
 SNAP_TEXT = b"# a comment\n1 2 30\n2\t3 10\n\n3 1 25\n% another\n1 2 -5\n"
 SNAP_CSV = b"6,2,4,1289241911.72836\n6,5,-10,1289241941.53378\n1,15,1,1289243140.39049\n"
 EDGES_COMMA = b"428,538,1084585996\n374,538,1084586048\n231,452,1084586140\n"
@@ -174,3 +180,21 @@ def tarred(files: dict[str, bytes], pack: Callable[[bytes], bytes] = bz2.compres
 
 def as_json(value: object) -> bytes:
     return json.dumps(value).encode()
+
+
+def lists(table: EdgeTable) -> tuple:
+    weight = None if table.weight is None else table.weight.tolist()
+    return table.src.tolist(), table.dst.tolist(), table.time.tolist(), weight
+
+
+def refused(parse: Callable[..., object], data: object, **options: object) -> str:
+    with pytest.raises(DataError) as caught:
+        parse(data, "tiny", **options)
+    assert "tiny" in str(caught.value)
+    return str(caught.value)
+
+
+def put(folder: Path, data: bytes = TEXT, name: str = "tiny.txt") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(data)
+    return folder

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -72,33 +72,27 @@ OWN_HANDLER = 'signal.signal(signal.SIGTERM, lambda *_: print("mine", flush=True
 
 
 @contextmanager
-def process(tmp_path: Path, config: RunConfig, command: list[str]) -> Iterator[subprocess.Popen[str]]:
-    (tmp_path / "config.json").write_text(config.to_json())
-    child = subprocess.Popen([sys.executable, *command], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+def process(
+    tmp_path: Path, config: RunConfig = CONFIG, *, before: str = "", step: int = 0, command: Sequence[str] = ()
+) -> Iterator[tuple[subprocess.Popen[str], StoredRun]]:
+    """Train in a process: a script that does something before, or a command; yields it once its run has made steps."""
+    settings, path, runs = tmp_path / "config.json", tmp_path / "script.py", tmp_path / "runs"
+    settings.write_text(config.to_json())
+    path.write_text(SCRIPT.format(before=before))
+    called = [sys.executable, *(command or [str(path), str(settings), str(runs)])]
+    child = subprocess.Popen(called, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
-        yield child
+        until(lambda: any(runs.glob("2*/live/rank0.json")), what="its note")
+        run = open_run(next(runs.glob("2*")))
+        until(lambda: not step or (run.status == "running" and steps_of(run) >= step), what=f"step {step}")
+        yield child, run
     finally:
         child.kill()
         child.communicate()
 
 
-def script(tmp_path: Path, before: str = "") -> list[str]:
-    path = tmp_path / "script.py"
-    path.write_text(SCRIPT.format(before=before))
-    return [str(path), str(tmp_path / "config.json"), str(tmp_path / "runs")]
-
-
-def run_of(tmp_path: Path) -> StoredRun:
-    until(lambda: any((tmp_path / "runs").glob("2*/live/rank0.json")), what="its note")
-    return open_run(next((tmp_path / "runs").glob("2*")))
-
-
 def steps_of(run: StoredRun) -> int:
     return len(run.table("steps")) if run.directory.record_file(0).is_file() else 0
-
-
-def until_step(run: StoredRun, step: int) -> None:
-    until(lambda: run.status == "running" and steps_of(run) >= step, what=f"step {step}")
 
 
 def ended(child: subprocess.Popen[str], sent: signal.Signals) -> tuple[int, str, str]:
@@ -112,9 +106,7 @@ def ended(child: subprocess.Popen[str], sent: signal.Signals) -> tuple[int, str,
 
 @pytest.mark.parametrize("sent", thinned([signal.SIGTERM, signal.SIGUSR1]))
 def test_a_training_script_is_interrupted_between_two_steps(tmp_path: Path, sent: signal.Signals) -> None:
-    with process(tmp_path, CONFIG, script(tmp_path)) as child:
-        run = run_of(tmp_path)
-        until_step(run, 3)
+    with process(tmp_path, step=3) as (child, run):
         code, printed, _ = ended(child, sent)
     assert code == -sent and "trained" not in printed, "the signal does what it does without a run"
     kept = run.checkpoints[-1]
@@ -129,9 +121,7 @@ def test_a_training_script_is_interrupted_between_two_steps(tmp_path: Path, sent
 
 @pytest.mark.slow
 def test_a_step_of_five_seconds_is_finished(tmp_path: Path) -> None:
-    with process(tmp_path, SLOW, script(tmp_path)) as child:
-        run = run_of(tmp_path)
-        until_step(run, 1)
+    with process(tmp_path, SLOW, step=1) as (child, run):
         time.sleep(0.5)  # the second one has begun
         assert ended(child, signal.SIGTERM)[0] == -signal.SIGTERM
     assert "interrupted by SIGTERM at step 2" in run.reason and run.checkpoints[-1].step == steps_of(run) == 2
@@ -140,8 +130,7 @@ def test_a_step_of_five_seconds_is_finished(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_step_of_a_minute_is_left(tmp_path: Path) -> None:
     config = CONFIG.replace(checkpoint_every_s=0.1)
-    with process(tmp_path, config, script(tmp_path, LONG_STEP)) as child:
-        run = run_of(tmp_path)
+    with process(tmp_path, config, before=LONG_STEP) as (child, run):
         until((tmp_path / "runs-long").exists, what="the long step")
         time.sleep(0.5)
         assert ended(child, signal.SIGTERM)[0] == 128 + signal.SIGTERM
@@ -156,8 +145,7 @@ def test_a_step_of_a_minute_is_left(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_checkpoint_that_is_being_written_is_whole(tmp_path: Path) -> None:
     config = CONFIG.replace(checkpoint_every_s=0.1)
-    with process(tmp_path, config, script(tmp_path, SLOW_SAVES)) as child:
-        run = run_of(tmp_path)
+    with process(tmp_path, config, before=SLOW_SAVES) as (child, run):
         until(lambda: (run.path / "checkpoints" / "saving").exists(), what="a checkpoint is written")
         assert ended(child, signal.SIGTERM)[0] == -signal.SIGTERM
     assert f"interrupted by SIGTERM at step {steps_of(run)}" in run.reason
@@ -168,9 +156,7 @@ def test_a_checkpoint_that_is_being_written_is_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize("system", ["dynahb", "greendygnn"])
 def test_a_signal_to_a_whole_group_ends_no_child_that_the_last_step_needs(tmp_path: Path, system: str) -> None:
     config = small_config(system, parts=2, epochs=100_000, threads=1, generated_nodes=60, generated_edges=300)
-    with process(tmp_path, config, script(tmp_path)) as child:
-        run = run_of(tmp_path)
-        until_step(run, 2)
+    with process(tmp_path, config, step=2) as (child, run):
         children = psutil.Process(child.pid).children(recursive=True)
         assert children
         for process_ in children:
@@ -182,8 +168,7 @@ def test_a_signal_to_a_whole_group_ends_no_child_that_the_last_step_needs(tmp_pa
 
 @pytest.mark.parametrize("before", thinned([SLOW_LOAD, STUCK_LOAD], [0]), ids=["reports", "reports nothing"])
 def test_a_run_in_preparation_starts_again_from_the_beginning(tmp_path: Path, before: str) -> None:
-    with process(tmp_path, CONFIG, script(tmp_path, before)) as child:
-        run = run_of(tmp_path)
+    with process(tmp_path, before=before) as (child, run):
         until((tmp_path / "runs-loading").exists, what="it loads its data")
         code, _, errors = ended(child, signal.SIGTERM)
     assert code in (-signal.SIGTERM, 128 + signal.SIGTERM) and "Traceback" not in errors
@@ -192,9 +177,7 @@ def test_a_run_in_preparation_starts_again_from_the_beginning(tmp_path: Path, be
 
 
 def test_the_script_s_own_handler_gets_the_signal_afterwards(tmp_path: Path) -> None:
-    with process(tmp_path, CONFIG, script(tmp_path, OWN_HANDLER)) as child:
-        run = run_of(tmp_path)
-        until_step(run, 2)
+    with process(tmp_path, before=OWN_HANDLER, step=2) as (child, run):
         code, printed, errors = ended(child, signal.SIGTERM)
     assert code == 1 and printed == "mine\n" and run.status == "interrupted"
     assert f"RunInterruptedError: run {run.id} was interrupted by SIGTERM at step" in errors
@@ -202,9 +185,7 @@ def test_the_script_s_own_handler_gets_the_signal_afterwards(tmp_path: Path) -> 
 
 def test_the_command_line_says_what_happened(tmp_path: Path) -> None:
     command = ["-m", "dtdg_lab", "run", str(tmp_path / "config.json"), "--runs", str(tmp_path / "runs")]
-    with process(tmp_path, CONFIG, command) as child:
-        run = run_of(tmp_path)
-        until_step(run, 2)
+    with process(tmp_path, step=2, command=command) as (child, run):
         code, _, errors = ended(child, signal.SIGTERM)
     assert code == 128 + signal.SIGTERM and "Traceback" not in errors
     assert f"dtdg_lab run: run {run.id} was interrupted by SIGTERM at step {steps_of(run)}: " in errors

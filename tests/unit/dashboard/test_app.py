@@ -195,30 +195,26 @@ def test_after_a_run_the_button_names_another_system_and_suggestions_are_for_it(
     assert content["disabled"] and "Use 8 blocks" in content["chips"] != chips
 
 
-def test_a_change_reaches_the_run_once_and_the_log_says_where_it_was_applied(dashboard, session):
-    click(dashboard, "run")
-    session.current.advance(5)
+def test_a_change_reaches_the_run_once_and_the_log_says_where_it_was_applied(dashboard, run):
     choose(dashboard, "slow_rank", 1)
     choose(dashboard, "slow_ms", 25.0)
-    assert session.current.requests == [{"slow_rank": 1}, {"slow_ms": 25.0}]
+    assert run.requests == [{"slow_rank": 1}, {"slow_ms": 25.0}]
     assert [(entry["number"], entry["state"]) for entry in entries(dashboard)] == [(2, "asked"), (1, "asked")]
-    session.current.advance(60)
+    run.advance(60)
     settle(dashboard)
     newest, first = entries(dashboard)
     assert first["changes"] == [["slow down rank", "none → 1"]]
-    assert newest["state"] == "applied" and "step 5 · you" in newest["meta"] and newest["undo"]
-    assert session.current.requests == [{"slow_rank": 1}, {"slow_ms": 25.0}]
+    assert newest["state"] == "applied" and "step 3 · you" in newest["meta"] and newest["undo"]
+    assert run.requests == [{"slow_rank": 1}, {"slow_ms": 25.0}]
 
 
-def test_undo_requests_the_old_value(dashboard, session):
-    click(dashboard, "run")
-    session.current.advance(2)
+def test_undo_requests_the_old_value(dashboard, run):
     choose(dashboard, "slow_rank", 1)
-    session.current.advance(2)
+    run.advance(2)
     settle(dashboard)
     dashboard.live.log._handle_msg(json.dumps({"undo": 1}))
     settle(dashboard)
-    assert session.current.requests == [{"slow_rank": 1}, {"slow_rank": -1}]
+    assert run.requests == [{"slow_rank": 1}, {"slow_rank": -1}]
 
 
 def test_a_suggestion_requests_what_it_says_and_is_not_offered_again(dashboard, session):
@@ -262,11 +258,9 @@ def test_two_dashboards_agree_and_do_not_echo(dashboard, session):
 
 
 @pytest.mark.slow
-def test_a_value_just_asked_for_is_not_taken_back_while_it_is_on_its_way(dashboard, session):
-    click(dashboard, "run")
-    session.current.advance(1)
+def test_a_value_just_asked_for_is_not_taken_back_while_it_is_on_its_way(dashboard, run):
     choose(dashboard, "slow_ms", 30.0)
-    session.current.version += 1
+    run.version += 1
     settle(dashboard)
     assert dashboard.settings.controls["slow_ms"].value == 30.0
 
@@ -281,9 +275,7 @@ def test_what_the_run_refuses_is_shown_and_taken_back(dashboard, session):
     assert notice(dashboard) == ""
 
 
-def test_a_refusal_disappears_with_the_next_request_and_with_another_run(dashboard, session):
-    click(dashboard, "run")
-    session.current.advance(1)
+def test_a_refusal_disappears_with_the_next_request_and_with_another_run(dashboard, session, run):
     dashboard.settings.controls["slow_rank"]._changed(SimpleNamespace(new=7))
     settle(dashboard)
     assert "slow_rank=7 is no rank of this run" in notice(dashboard)
@@ -395,11 +387,9 @@ def test_settings_that_do_not_go_together_are_shown(dashboard, session):
     assert "power_idle_w=500 exceeds" in dashboard.pages["Code"].cell.value
 
 
-def test_a_failed_run_names_its_rank_and_new_engines_are_offered(dashboard, session):
-    click(dashboard, "run")
-    session.current.advance(5)
+def test_a_failed_run_names_its_rank_and_new_engines_are_offered(dashboard, session, run):
     session.alive[1] = False
-    session.runs[0].fail("rank 1 died: killed by signal 9")
+    run.fail("rank 1 died: killed by signal 9")
     look(dashboard)
     assert notice(dashboard).startswith("Rank 1 died")
     assert buttons(dashboard) == {"resume": False, "run": False}
@@ -409,10 +399,8 @@ def test_a_failed_run_names_its_rank_and_new_engines_are_offered(dashboard, sess
     assert buttons(dashboard) == {"resume": True, "run": True}
 
 
-def test_a_failure_disappears_when_another_run_begins_in_a_cell(dashboard, session):
-    click(dashboard, "run")
-    session.current.advance(5)
-    session.runs[0].fail("rank 1 died: killed by signal 9")
+def test_a_failure_disappears_when_another_run_begins_in_a_cell(dashboard, session, run):
+    run.fail("rank 1 died: killed by signal 9")
     look(dashboard)
     assert "Rank 1 died" in notice(dashboard)
     session.train(session.current.config)  # a new handle, as of a resumed run
@@ -527,11 +515,9 @@ def test_a_trouble_of_the_session_is_shown_until_it_is_over(session):
     shown.close()
 
 
-def test_the_log_goes_on_beside_other_views(dashboard, session):
-    click(dashboard, "run")
-    session.current.advance(3)
+def test_the_log_goes_on_beside_other_views(dashboard, run):
     dashboard.open_view("Partition")
     choose(dashboard, "learning_rate", -2.5)
-    session.current.advance(3)
+    run.advance(3)
     look(dashboard)
     assert entries(dashboard)[0]["state"] == "applied"

@@ -174,7 +174,7 @@ def code_places(system: catalogue.System, further: tuple[str, ...] = ()) -> list
 
 def differences(places: list[CodePlace]) -> list[Difference]:
     """Return the differences from the papers that docstrings of these files state, each once."""
-    stated = [difference for file in dict.fromkeys(place.file for place in places) for difference in _to_dict(file)]
+    stated = [difference for file in dict.fromkeys(code.file for code in places) for difference in _to_dict(file)]
     return list({difference.text: difference for difference in stated}.values())
 
 
@@ -241,9 +241,9 @@ def card_markdown(system: catalogue.System, text: CardText, *, root: str | None 
     """
     from markupsafe import Markup
 
-    def link(place: CodePlace | Difference) -> str:
-        named = f"{place.file}:{place.line}"
-        return named if root is None else Markup(f"[{_escaped(named)}]({root}{place.file}#L{place.line})")
+    def link(location: CodePlace | Difference) -> str:
+        named = f"{location.file}:{location.line}"
+        return named if root is None else Markup(f"[{_escaped(named)}]({root}{location.file}#L{location.line})")
 
     places = code_places(system, text.code)
     # those of congestion patterns only if these are part of the idea
@@ -256,7 +256,7 @@ def card_markdown(system: catalogue.System, text: CardText, *, root: str | None 
         places=places,
         link=link,
         options=_options(system, text) if options else [],
-        differences=differences([place for place in places if remote or place.role != "congestion"]),
+        differences=differences([code for code in places if remote or code.role != "congestion"]),
         cell=run_cell(text),
     )
 

@@ -29,8 +29,8 @@ class SequenceSegment:
         task: the task.
         snapshots: S consecutive snapshots.
         loss_at: loss snapshots, ``last`` or ``all``.
-        kept: for snapshots with only some nodes, the share of labelled items that these nodes hold on all ranks
-            together; the loss is the mean over these items.
+        labelled_shares: snapshot -> share of labelled items that the nodes here hold on all ranks together, where only
+            some nodes are used; the loss is the mean over these items.
     """
 
     model: DynamicModel
@@ -38,7 +38,7 @@ class SequenceSegment:
     task: Task
     snapshots: range
     loss_at: str
-    kept: Mapping[int, float] = field(default_factory=dict)
+    labelled_shares: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def at(self) -> range:
@@ -48,7 +48,7 @@ class SequenceSegment:
     @cached_property
     def num_labelled(self) -> int:
         """Number of loss snapshots with labelled items."""
-        return sum(self.task.labelled(t) and self.kept.get(t, 1.0) > 0 for t in self.at)
+        return sum(self.task.labelled(t) and self.labelled_shares.get(t, 1.0) > 0 for t in self.at)
 
     @property
     def own(self) -> int:
@@ -82,8 +82,10 @@ class SequenceSegment:
             losses = self.task.loss(z, snapshots, rows if vertices is None else vertices[rows])
         else:
             losses = self._joint_losses(z, snapshots)
-        if self.kept:
-            shares = [self.kept.get(t, 1.0) or 1.0 for t in snapshots]  # if no labelled item is kept, the loss is 0
+        if self.labelled_shares:
+            shares = [
+                self.labelled_shares.get(t, 1.0) or 1.0 for t in snapshots
+            ]  # if no labelled item is kept, the loss is 0
             losses = losses / losses.new_tensor(shares)
         return losses.sum() / max(self.num_labelled, 1)
 

@@ -148,9 +148,14 @@ def sizes_by_hand_figure(
     rows = sorted(row for row in [*rows, *((seconds, size, 7) for size, seconds in fixed.items())] if row[0] < math.inf)
     # where a seed never arrives, whiskers reach up to the most that does
     arrived = [
-        [each for each in controllers.get(name, ()) if each < math.inf] or [seconds] for seconds, name, _ in rows
+        [arrival_s for arrival_s in controllers.get(name, ()) if arrival_s < math.inf] or [seconds]
+        for seconds, name, _ in rows
     ]
-    ends = [min(each) for each in arrived], [seconds for seconds, *_ in rows], [max(each) for each in arrived]
+    ends = (
+        [min(arrivals) for arrivals in arrived],
+        [seconds for seconds, *_ in rows],
+        [max(arrivals) for arrivals in arrived],
+    )
     times = level_bars(
         "",
         [name for _, name, _ in rows],

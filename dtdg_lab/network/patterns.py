@@ -327,7 +327,7 @@ def markov(settings: PatternSettings) -> Pattern:
     for _, owner in sorted(changes):
         congested ^= {owner}
         states.append(settings.slow_parts(*sorted(congested)))
-    times = tuple((int(at), at % 1.0) for at, _ in sorted(changes))
+    times = tuple((int(time), time % 1.0) for time, _ in sorted(changes))
     return RecordedTrace(times, tuple(states), settings.parts)
 
 

@@ -124,11 +124,11 @@ class Control:
         group: the ranks.
 
     Attributes:
-        drawn: recorded batches to repeat, by step of this rank and part; None to draw new ones.
+        batches: recorded batches to repeat, by step of this rank and part; None to draw new ones.
         repeats_decisions: whether a batch-size controller repeats recorded decisions.
     """
 
-    drawn: Mapping[tuple[int, int], Any] | None = None
+    batches: Mapping[tuple[int, int], Any] | None = None
     repeats_decisions = False
 
     def __init__(self, source: ControlSource, group: Group) -> None:

@@ -81,8 +81,8 @@ class RankCoordinator:
     def _begin_interval(self) -> Pacing:
         state, control = self._state, self._control
         self._intervals += 1
-        if isinstance(state.strategy, Adaptive) and control.drawn is not None:
-            state.strategy.replay_draws(control.drawn)
+        if isinstance(state.strategy, Adaptive) and control.batches is not None:
+            state.strategy.replay_draws(control.batches)
 
         def take_step(take: Callable[[], int | None]) -> int | None:
             return control.next_step(state.position.step, state.position.epoch, take)

@@ -44,7 +44,7 @@ class RunReplay:
 
     Attributes:
         rounds: averaging rounds, in order; number 0 ends an interval, at which all ranks gathered.
-        drawn: batches by step of this rank and part.
+        batches: by step of this rank and part.
         places: epoch and iteration by step of this rank, if ranks shared the steps of an epoch.
         requests: control requests, from version 1; None if the trainer receives new ones.
         plans: schedules and overlap choices that came from measured times, in order, by step and occasion (``build``
@@ -55,7 +55,7 @@ class RunReplay:
     """
 
     rounds: tuple[Round, ...]
-    drawn: Mapping[tuple[int, int], tuple[str, int, int]]
+    batches: Mapping[tuple[int, int], tuple[str, int, int]]
     places: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     requests: tuple[RecordedRequest, ...] | None = None
     plans: Mapping[Occasion, list[dict[str, Any]]] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class ReplayedControl(Control):
         super().__init__(source, group)
         self._replay, self._device = replay, device
         self._intervals = 0
-        self.drawn, self.repeats_decisions = replay.drawn, replay.decisions is not None
+        self.batches, self.repeats_decisions = replay.batches, replay.decisions is not None
 
     # requests
 

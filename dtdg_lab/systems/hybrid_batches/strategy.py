@@ -134,9 +134,9 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
         """Draw the next batches for this step of the run."""
         self.step, self._step_choice = step, self.size.choice
 
-    def replay_draws(self, drawn: Mapping[tuple[int, int], Any]) -> None:
+    def replay_draws(self, batches: Mapping[tuple[int, int], Any]) -> None:
         """Use the batches of the replayed run."""
-        self.supply.replay = drawn
+        self.supply.replay = batches
 
     @property
     def share(self) -> float:  # type: ignore[override]

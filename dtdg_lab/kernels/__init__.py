@@ -1,1 +1,1 @@
-"""Sparse products: the one door to DGL's kernels, and torch's own. Everything here is single-device."""
+"""Single-device kernels: sparse products by torch or DGL (imported only here), and recurrences."""

@@ -1,4 +1,4 @@
-"""A snapshot whose arrays are tensors on the device that computes, and its unpacking there."""
+"""A snapshot as tensors on a device, and the unpacking of payloads there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class DeviceSnapshot:
     Attributes:
         indptr: (N + 1,) int32 offsets.
         indices: (E,) int32 sources, sorted in each row.
-        weights: (E,) float32; None where edges carry no weight.
+        weights: (E,) float32; None if edges carry no weight.
     """
 
     indptr: Tensor
@@ -28,12 +28,12 @@ class DeviceSnapshot:
 
     @property
     def num_nodes(self) -> int:
-        """N."""
+        """Number of nodes, N."""
         return len(self.indptr) - 1
 
     @property
     def num_edges(self) -> int:
-        """E."""
+        """Number of edges, E."""
         return len(self.indices)
 
 
@@ -49,21 +49,20 @@ def stacked_on_device(snapshots: Sequence[DeviceSnapshot]) -> DeviceSnapshot:
     return DeviceSnapshot(torch.cat(offsets), indices, torch.cat(weights) if weights else None)
 
 
-# Payloads unpacked on the device that computes: :mod:`dtdg_lab.graphs.delta` decodes the same on the host.
-#
-# Sizes are known beforehand, so that nothing waits for the device: every kernel is queued behind the copy.
+# :mod:`dtdg_lab.graphs.delta` decodes payloads on the host. Here sizes are known in advance, so that the host never
+# waits for the device: every kernel is queued behind the copy.
 
 
 _SOURCES = (1 << TARGET_BITS) - 1
 
 
 def unpack(contents: Contents, numbers: Tensor, values: Tensor | None) -> list[DeviceSnapshot]:
-    """Return the snapshots of a payload in our form; whole ones, and all weights, are views of it.
+    """Return the snapshots of a payload in the form ``CSR32``; whole snapshots and all weights are views of it.
 
     Args:
-        contents: what is in the payload, whose form is ``CSR32``.
+        contents: description of the payload.
         numbers: (W,) int32.
-        values: (sum of E,) float32; None where there are none.
+        values: (sum of E,) float32; None without weights.
     """
     snapshots: list[DeviceSnapshot] = []
     keys: Tensor | None = None
@@ -71,14 +70,14 @@ def unpack(contents: Contents, numbers: Tensor, values: Tensor | None) -> list[D
         arrays = [numbers[span] for span in spans]
         weights = None if values is None else values[value_span]
         if part.is_whole:
-            keys = None  # made when a difference follows
+            keys = None
             snapshots.append(DeviceSnapshot(arrays[0], arrays[1], weights))
             continue
         previous = snapshots[-1]
         keys = _keys(previous.indices, edge_rows(previous.indptr, previous.num_edges)) if keys is None else keys
-        leaving, targets, sources = arrays
-        indptr = previous.indptr + _offsets(targets, keys[leaving.long()] >> TARGET_BITS, contents.nodes)
-        keys = replaced(keys, leaving, _keys(sources, targets))
+        removed, targets, sources = arrays
+        indptr = previous.indptr + _offsets(targets, keys[removed.long()] >> TARGET_BITS, contents.nodes)
+        keys = replaced(keys, removed, _keys(sources, targets))
         snapshots.append(DeviceSnapshot(indptr, (keys & _SOURCES).to(torch.int32), weights))
     return snapshots
 
@@ -86,7 +85,7 @@ def unpack(contents: Contents, numbers: Tensor, values: Tensor | None) -> list[D
 def unpack_pairs(contents: Contents, numbers: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Return targets and sources, (E,) int64 each, of every snapshot of a payload in the form ``COO64``.
 
-    This is the paper's format, for comparisons only.
+    This is ESDG's format, for comparisons only.
     """
     pairs: list[tuple[Tensor, Tensor]] = []
     keys: Tensor | None = None
@@ -97,29 +96,29 @@ def unpack_pairs(contents: Contents, numbers: Tensor) -> list[tuple[Tensor, Tens
             pairs.append((arrays[0], arrays[1]))
             continue
         keys = _keys(pairs[-1][1], pairs[-1][0]) if keys is None else keys
-        leaving = torch.searchsorted(keys, _keys(arrays[1], arrays[0]))
-        keys = replaced(keys, leaving, _keys(arrays[3], arrays[2]))
+        removed = torch.searchsorted(keys, _keys(arrays[1], arrays[0]))
+        keys = replaced(keys, removed, _keys(arrays[3], arrays[2]))
         pairs.append((keys >> TARGET_BITS, keys & _SOURCES))
     return pairs
 
 
-def replaced(keys: Tensor, leaving: Tensor, arriving: Tensor) -> Tensor:
-    """Return rising keys without those at positions ``leaving``, merged with rising keys ``arriving``.
+def replaced(keys: Tensor, removed: Tensor, added: Tensor) -> Tensor:
+    """Return ascending keys without those at positions ``removed``, merged with ascending keys ``added``.
 
-    The j-th remaining key moves down by the number of leaving keys that have at most j remaining keys before them.
+    The j-th remaining key moves down by the number of removed keys with at most j remaining keys before them.
     """
     device = keys.device
-    if len(leaving):
-        remaining_before = leaving - torch.arange(len(leaving), device=device)
-        position = torch.arange(len(keys) - len(leaving), device=device)
+    if len(removed):
+        remaining_before = removed - torch.arange(len(removed), device=device)
+        position = torch.arange(len(keys) - len(removed), device=device)
         keys = keys[position + torch.searchsorted(remaining_before, position, right=True)]
-    if not len(arriving):
+    if not len(added):
         return keys
-    position = torch.searchsorted(keys, arriving)
-    merged = keys.new_empty(len(keys) + len(arriving))
-    merged[position + torch.arange(len(arriving), device=device)] = arriving
-    stays = torch.arange(len(keys), device=device)
-    merged[stays + torch.searchsorted(position, stays, right=True)] = keys
+    position = torch.searchsorted(keys, added)
+    merged = keys.new_empty(len(keys) + len(added))
+    merged[position + torch.arange(len(added), device=device)] = added
+    kept = torch.arange(len(keys), device=device)
+    merged[kept + torch.searchsorted(position, kept, right=True)] = keys
     return merged
 
 
@@ -133,9 +132,10 @@ def _keys(sources: Tensor, targets: Tensor) -> Tensor:
     return (targets.long() << TARGET_BITS) + sources
 
 
-def _offsets(arriving: Tensor, leaving: Tensor, nodes: int) -> Tensor:
-    """Return the changes of offsets when edges into these targets arrive and leave; (N + 1,) int32."""
-    rise = torch.zeros(nodes + 1, dtype=torch.int32, device=arriving.device)
-    for ends, by in ((arriving, 1), (leaving, -1)):
-        rise.index_add_(0, ends + 1, torch.full((1,), by, dtype=torch.int32, device=rise.device).expand(len(ends)))
-    return rise.cumsum(0, dtype=torch.int32)
+def _offsets(added: Tensor, removed: Tensor, nodes: int) -> Tensor:
+    """Return the changes of row offsets when edges into these targets are added and removed, (N + 1,) int32."""
+    changes = torch.zeros(nodes + 1, dtype=torch.int32, device=added.device)
+    for targets, sign in ((added, 1), (removed, -1)):
+        ones = torch.full((1,), sign, dtype=torch.int32, device=changes.device).expand(len(targets))
+        changes.index_add_(0, targets + 1, ones)
+    return changes.cumsum(0, dtype=torch.int32)

@@ -1,4 +1,4 @@
-"""Every kind of pull from one snapshot (or several, stacked) as an operator, made when it is first asked for."""
+"""Operators of all kinds of pulls from one snapshot or several stacked ones, built on first use."""
 
 from __future__ import annotations
 
@@ -19,19 +19,17 @@ from dtdg_lab.kernels import spmm
 from dtdg_lab.kernels.device_snapshot import DeviceSnapshot
 from dtdg_lab.kernels.spmm import Adjacency, ScaledOperator
 
-# How operators are made, the same for all snapshots of a sequence.
-
 
 @dataclass(frozen=True, slots=True)
 class OperatorSettings:
-    """How operators are made, the same for all snapshots of a sequence.
+    """Settings of operators, the same for all snapshots of a sequence.
 
     Attributes:
         backend: ``dgl`` or ``torch`` (see :func:`dtdg_lab.kernels.spmm.choose_backend`).
         dtype: type of the products.
-        device: where they run.
-        norm: ``in`` or ``in_out``, the scaling of ``gcn``.
-        self_loops: whether ``gcn`` adds every node to its own neighbours.
+        device: device of the products.
+        norm: normalisation of ``gcn``, ``in`` or ``in_out``.
+        self_loops: whether ``gcn`` adds self-loops.
     """
 
     backend: str = "torch"
@@ -41,19 +39,16 @@ class OperatorSettings:
     self_loops: bool = True
 
     def adjacency(self, indptr: Any, indices: Any, weights: Any, **shape: Any) -> Adjacency:
-        """Return a matrix for such products; arguments as for :class:`dtdg_lab.kernels.spmm.Adjacency`."""
+        """Return an adjacency with these settings; arguments as for :class:`dtdg_lab.kernels.spmm.Adjacency`."""
         return Adjacency(indptr, indices, weights, backend=self.backend, dtype=self.dtype, device=self.device, **shape)
 
 
-# Where operators get their edges from: some rows of a snapshot, the columns they pull from, and degrees of both.
-
-
 class EdgeSource(Protocol):
-    """n rows, and the M columns that they pull from, along each of two ways.
+    """Edges of n rows and the M columns that they pull from, along two directions.
 
-    Along ``in`` a row pulls from its in-neighbours, along ``out`` from its out-neighbours. The two may have different
-    columns. Either way, row i is itself column ``first + i``. Degrees are those of the whole graph, whatever share of
-    the edges is here: sums of weights, or numbers of edges where they carry no weight.
+    Along ``in`` a row pulls from its in-neighbours, along ``out`` from its out-neighbours. The two directions may have
+    different columns. Row i is column ``first + i``. Degrees are those of the whole graph, even if only some edges are
+    here: sums of weights, or edge counts without weights.
 
     Attributes:
         first: the column of row 0.
@@ -64,29 +59,29 @@ class EdgeSource(Protocol):
         """The column of row 0."""
 
     def adjacency(self, direction: str) -> Adjacency:
-        """Return the edges that rows pull along, (n, M); the same object until ``release``."""
+        """Return the adjacency along which rows pull, (n, M); the same object until ``release``."""
 
     def row_degrees(self, direction: str) -> Tensor:
-        """Weighted degree of each row along a direction, (n,)."""
+        """Return the weighted degree of each row along a direction, (n,)."""
 
     def column_degrees(self, direction: str) -> Tensor:
-        """Weighted degree along a direction of each column of ``adjacency("in")``, (M,): convolutions scale by it."""
+        """Return the weighted degree of each column of ``adjacency("in")`` along a direction, (M,)."""
 
     def drawn_share(self, direction: str) -> Tensor | None:
-        """Return the share of each row's neighbours that are here, (n,); None where all are."""
+        """Return the sampled share of each row's neighbours, (n,); None without sampling."""
 
     def own_weights(self, direction: str) -> Tensor | None:
-        """Return the weight of each edge of ``adjacency`` in the graph, (E,); None where edges carry none."""
+        """Return the weight of each edge of ``adjacency`` in the graph, (E,); None without weights."""
 
     def release(self) -> None:
-        """Drop everything cached; it is made again on request."""
+        """Free everything cached; it is rebuilt on demand."""
 
 
 class SnapshotSource:
-    """Rows of one snapshot (or of several, stacked), with all its nodes as columns.
+    """Edges of some rows of a snapshot (or of several, stacked), with all its nodes as columns.
 
     Args:
-        snapshot: N nodes and E edges; row v lists the edges into v. On the device it is used where it is.
+        snapshot: N nodes and E edges; row v lists the edges into v. A device snapshot is not copied.
         rows: the nodes whose rows are computed.
         settings: backend, type and device of the products.
     """
@@ -103,7 +98,7 @@ class SnapshotSource:
         return self._rows.start
 
     def adjacency(self, direction: str) -> Adjacency:
-        """Return the edges that rows pull along, (n, N).
+        """Return the adjacency along which rows pull, (n, N).
 
         Raises:
             UnsupportedError: there is no such direction.
@@ -115,13 +110,13 @@ class SnapshotSource:
         return self._parts[direction]
 
     def row_degrees(self, direction: str) -> Tensor:
-        """Weighted degree of each row along a direction, (n,): all its edges are here."""
+        """Return the weighted degree of each row along a direction, (n,)."""
         if direction == "in" and direction in self._degrees:
             return self._degrees[direction][self._rows.start : self._rows.stop]
         return self.adjacency(direction).row_sums()
 
     def column_degrees(self, direction: str) -> Tensor:
-        """Weighted in-degree or out-degree of every node, (N,).
+        """Return the weighted in-degree or out-degree of every node, (N,).
 
         Raises:
             UnsupportedError: there is no such direction.
@@ -132,15 +127,15 @@ class SnapshotSource:
         return self._degrees[direction]
 
     def drawn_share(self, direction: str) -> Tensor | None:
-        """Return None: all neighbours are here."""
+        """Return None: neighbours are not sampled."""
         return None
 
     def own_weights(self, direction: str) -> Tensor | None:
-        """Return the weight of each edge, (E,), or None where edges carry none."""
+        """Return the weight of each edge, (E,); None without weights."""
         return self.adjacency(direction).weights
 
     def release(self) -> None:
-        """Drop everything cached; it is made again on request."""
+        """Free everything cached; it is rebuilt on demand."""
         self._whole = None
         self._parts.clear()
         self._degrees.clear()
@@ -154,33 +149,29 @@ class SnapshotSource:
 
 
 def checked(direction: str) -> str:
-    """Return the direction, if it is one.
+    """Return the direction after checking it.
 
     Raises:
         UnsupportedError: there is no such direction.
     """
     if direction not in DIRECTIONS:
         raise UnsupportedError(
-            f"edges along {direction!r}: rows pull along {' or '.join(DIRECTIONS)}. Ask for one of them."
+            f"direction={direction!r} is unknown: rows pull along {' or '.join(DIRECTIONS)}. Choose one of them."
         )
     return direction
 
 
-# Freed memory stays with the process: arrays of the same sizes are made again and again.
-
-
 KEPT_BYTES = 1 << 30
-_LARGEST_FROM_HEAP = 32 << 20  # the most that glibc allows
+_LARGEST_FROM_HEAP = 32 << 20  # glibc's maximum
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # M_TRIM_THRESHOLD and so on, of malloc.h
 
 
 @functools.cache
 def keep_freed_memory() -> bool:
-    """Make the C library return freed memory only beyond ``KEPT_BYTES``, process-wide; True if supported.
+    """Make glibc return freed memory only beyond ``KEPT_BYTES``, process-wide; return False on other C libraries.
 
-    By default glibc maps large arrays with mmap and unmaps them when they are freed. Every page is then cleared again,
-    which took up to half the time of an epoch. Threads share one heap, since per-thread heaps are small and always
-    returned. Other C libraries are left as they are.
+    By default glibc maps large arrays with mmap and unmaps them when freed. Clearing every page again took up to half
+    the time of an epoch. Threads share one heap, because per-thread heaps are small and always returned.
     """
     library = ctypes.CDLL(None)
     if not hasattr(library, "gnu_get_libc_version"):
@@ -189,18 +180,15 @@ def keep_freed_memory() -> bool:
     return all([library.mallopt(name, value) == 1 for name, value in settings])
 
 
-# Graph attention: sums over in-neighbours and the node itself, weighted by a softmax of scores.
-
-
 SLOPE = 0.2
-_EDGES_AT_ONCE = 2**18  # of the gathered rows of edge_products
+_EDGES_AT_ONCE = 2**18  # chunk size of edge_products, in edges
 
 
 class AttentionOperator:
-    """y_v = sum over u in N(v) and v itself of alpha_vu x_u; alpha = softmax over u of LeakyReLU(from_u + to_v).
+    """Graph attention, y_v = sum of alpha_vu x_u over u in N(v) and v; alpha = softmax_u LeakyReLU(from_u + to_v).
 
     Args:
-        adjacency: (n, M); edge weights play no part, and a self loop that is there counts once, as v itself.
+        adjacency: (n, M); edge weights are ignored, and an existing self-loop counts once.
         first: the node of row 0.
 
     References: Velickovic et al. 2018, "Graph attention networks", equations 1 to 4, slope 0.2.
@@ -239,14 +227,14 @@ class AttentionOperator:
 
     @property
     def transposed_order(self) -> Tensor:
-        """Number of the edge of each edge of the transpose, (E,). Made once."""
+        """Index of each edge of the transpose among the edges, (E,); cached."""
         if self._order is None:
             self._order = self.edges.transposed_order().to(self.rows.dtype)
         return self._order
 
 
 class _Attention(torch.autograd.Function):
-    """Forward keeps one share per edge and head; backward needs no (E, F) array on the CPU."""
+    """Attention whose forward saves one share per edge and head; backward needs no (E, F) array on the CPU."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, scores_from: Tensor, scores_to: Tensor, operator: AttentionOperator) -> Tensor:
@@ -261,7 +249,7 @@ class _Attention(torch.autograd.Function):
         share /= operator.row_sums(share).index_select(0, rows)
         shares = share.t().contiguous()  # (heads, E)
         parts = x.chunk(len(shares), dim=1)
-        y = torch.cat([edges.product(part, one) for part, one in zip(parts, shares, strict=True)], dim=1)
+        y = torch.cat([edges.product(part, share) for part, share in zip(parts, shares, strict=True)], dim=1)
         ctx.operator = operator
         ctx.save_for_backward(x, shares, positive, y)
         return y
@@ -287,15 +275,15 @@ class _Attention(torch.autograd.Function):
 
 
 def edge_products(edges: Adjacency, rows: Tensor, x_rows: Tensor, x_columns: Tensor) -> Tensor:
-    """Return x_rows[v] . x_columns[u] of every edge u -> v: (n, F) and (M, F) -> (E,).
+    """Return the dot product x_rows[v] . x_columns[u] of every edge u -> v: (n, F) and (M, F) -> (E,).
 
     Args:
         edges: the E edges, (n, M).
-        rows: (E,) the row of each.
+        rows: (E,) the row of each edge.
         x_rows: (n, F).
         x_columns: (M, F).
     """
-    if edges.device == "cpu":  # the gradient of embedding_bag by its weights is this product, without gathering rows
+    if edges.device == "cpu":  # the weight gradient of embedding_bag is this product, without gathering rows
         backward = torch.ops.aten._embedding_bag_per_sample_weights_backward
         return backward(x_rows, x_columns, edges.indices, edges.indptr, rows, 0)
     products = [
@@ -309,18 +297,18 @@ KINDS = ("gcn", "mean", "diffusion-in", "diffusion-out", "attention")
 
 
 class Operators:
-    """The operators of some rows, whose neighbours are columns that may be more than the rows.
+    """Operators of n rows over M columns.
 
     - ``gcn``: D^-1/2 (A + I) D^-1/2 with D = 1 + weighted in-degree (SYSTEMS.md, notation). ``norm="in_out"`` has the
-      sources' out-degrees on the right: w / sqrt(in(v) out(u)). Without self loops there is no I and no 1; a node
+      sources' out-degrees on the right: w / sqrt(in(v) out(u)). Without self-loops, I and the 1 are left out; a node
       without edges then gets 0.
-    - ``mean``, ``diffusion-in``: D_in^-1 A, the weighted mean over in-neighbours; 0 where there are none.
-    - ``diffusion-out``: D_out^-1 A^T, the weighted mean over out-neighbours; 0 where there are none.
+    - ``mean``, ``diffusion-in``: D_in^-1 A, the weighted mean over in-neighbours; 0 without in-neighbours.
+    - ``diffusion-out``: D_out^-1 A^T, the weighted mean over out-neighbours; 0 without out-neighbours.
     - ``attention``: see :class:`dtdg_lab.kernels.operators.AttentionOperator`.
 
     Args:
-        source: the edges of the n rows and the degrees of the M columns; row v of A lists the edges into v.
-        settings: scaling; the rest of it is the source's.
+        source: edges of the n rows and degrees of the M columns; row v of A lists the edges into v.
+        settings: normalisation and self-loops.
 
     References: ``norm="in_out"`` without self loops: FlareDTDG, released code.
     """
@@ -331,7 +319,7 @@ class Operators:
         self._attention: AttentionOperator | None = None
 
     def scaled(self, kind: str) -> ScaledOperator:
-        """Return the operator of any kind but ``attention``.
+        """Return the operator of a kind, except ``attention``.
 
         Raises:
             UnsupportedError: there is no such kind.
@@ -344,19 +332,21 @@ class Operators:
             elif kind == "diffusion-out":
                 self._scaled[kind] = self._mean("out")
             else:
-                raise UnsupportedError(f"pull of kind {kind!r}: allowed are {', '.join(KINDS)}. Change the model.")
+                raise UnsupportedError(
+                    f"a pull of kind {kind!r} is unknown: the kinds are {', '.join(KINDS)}. Change the model."
+                )
         return self._scaled[kind]
 
     def adjacency(self, direction: str) -> Adjacency:
-        """Return the edges that the rows receive along, ``in`` or ``out``, (n, M)."""
+        """Return the adjacency along a direction, ``in`` or ``out``, (n, M)."""
         return self._source.adjacency(direction)
 
     def drawn_share(self, direction: str) -> Tensor | None:
-        """Return the share of each row's neighbours that were drawn, (n,); None where all are here."""
+        """Return the sampled share of each row's neighbours, (n,); None without sampling."""
         return self._source.drawn_share(direction)
 
     def own_weights(self, direction: str) -> Tensor | None:
-        """Return the weight of each edge in the graph, (E,); None where edges carry none."""
+        """Return the weight of each edge in the graph, (E,); None without weights."""
         return self._source.own_weights(direction)
 
     def attention(self) -> AttentionOperator:
@@ -366,31 +356,31 @@ class Operators:
         return self._attention
 
     def release(self) -> None:
-        """Drop everything cached; it is made again on request."""
+        """Free everything cached; it is rebuilt on demand."""
         self._attention = None
         self._scaled.clear()
         self._source.release()
 
     def _mean(self, direction: str) -> ScaledOperator:
-        return ScaledOperator(self._source.adjacency(direction), _over(self._source.row_degrees(direction)), None)
+        return ScaledOperator(self._source.adjacency(direction), _inverse(self._source.row_degrees(direction)), None)
 
     def _convolution(self) -> ScaledOperator:
         source, loops = self._source, self._settings.self_loops
-        extra, adjacency, first = 1.0 if loops else 0.0, source.adjacency("in"), source.first
+        loop_degree, adjacency, first = 1.0 if loops else 0.0, source.adjacency("in"), source.first
         if self._settings.norm == "in":  # rows are columns too
-            column_scale = _over(torch.sqrt(source.column_degrees("in") + extra))
+            column_scale = _inverse(torch.sqrt(source.column_degrees("in") + loop_degree))
             row_scale = column_scale[first : first + adjacency.shape[0]]
         else:
-            column_scale = _over(torch.sqrt(source.column_degrees("out") + extra))
-            row_scale = _over(torch.sqrt(source.row_degrees("in") + extra))
+            column_scale = _inverse(torch.sqrt(source.column_degrees("out") + loop_degree))
+            row_scale = _inverse(torch.sqrt(source.row_degrees("in") + loop_degree))
         return ScaledOperator(adjacency, row_scale, column_scale, add_self=loops, first=first)
 
 
 class SharedOperators(Operators):
-    """The operators of S snapshots on their stacked rows, whose shared edges are aggregated once.
+    """Operators of S stacked snapshots, which aggregate shared edges once.
 
     Args:
-        operators: of S >= 2 snapshots, all their nodes.
+        operators: operators of S >= 2 snapshots, over all nodes.
 
     References: see :class:`dtdg_lab.kernels.spmm.SharedOperator`.
     """
@@ -400,7 +390,7 @@ class SharedOperators(Operators):
         self._scaled: dict[str, ScaledOperator] = {}
 
     def scaled(self, kind: str) -> ScaledOperator:
-        """Return the operator of any kind along in-neighbours but ``attention``.
+        """Return the operator of a kind along in-neighbours, except ``attention``.
 
         Raises:
             UnsupportedError: there is no such kind.
@@ -410,32 +400,34 @@ class SharedOperators(Operators):
         return self._scaled[kind]
 
     def adjacency(self, direction: str) -> Adjacency:
-        """Raise, since a message differs by snapshot.
+        """Raise, since messages differ by snapshot.
 
         Raises:
             UnsupportedError: always.
         """
         raise UnsupportedError(
-            "messages over shared edges: they differ by snapshot. Choose system='single', or another model."
+            "messages are not supported over shared edges: they differ by snapshot. Choose system='single', or "
+            "another model."
         )
 
     def attention(self) -> AttentionOperator:
-        """Raise, since weights follow from features.
+        """Raise, since attention weights depend on features.
 
         Raises:
             UnsupportedError: always.
         """
         raise UnsupportedError(
-            "attention over shared edges: its weights differ by snapshot. Choose system='single', or another model."
+            "attention is not supported over shared edges: its weights differ by snapshot. Choose system='single', or "
+            "another model."
         )
 
     def release(self) -> None:
-        """Drop everything cached; it is made again on request."""
+        """Free everything cached; it is rebuilt on demand."""
         self._scaled.clear()
         for operators in self._operators:
             operators.release()
 
 
-def _over(numbers: Tensor) -> Tensor:
-    """Return 1 / d, and 0 where d is 0."""
+def _inverse(numbers: Tensor) -> Tensor:
+    """Return 1 / x, and 0 where x is 0."""
     return torch.where(numbers > 0, 1.0 / numbers, torch.zeros_like(numbers))

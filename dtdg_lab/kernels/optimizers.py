@@ -1,4 +1,4 @@
-"""torch's optimisers without the guards against its compiler, whose import takes a second; nothing is compiled here."""
+"""torch's optimizers without the wrappers for torch.compile, whose import takes a second."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Unguarded = type("_Unguarded", (torch.optim.Optimizer,), _METHODS)
 
 
 def _unguarded(kind: type[torch.optim.Optimizer]) -> Callable[..., torch.optim.Optimizer]:
-    """Return the same optimiser without torch's wrappers of its methods."""
+    """Return an optimizer class without torch's wrappers of its methods."""
     step = torch.no_grad()(inspect.unwrap(kind.step))
     return type(kind.__name__, (kind, _Unguarded), {"step": step, "__module__": __name__})
 

@@ -19,17 +19,15 @@ from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.device_snapshot import DeviceSnapshot, edge_rows, stacked_on_device
 
-# Which library multiplies: DGL or torch, and whether DGL can be imported at all.
-
 
 @functools.cache
 def import_dgl() -> ModuleType:
-    """DGL, imported on first use.
+    """Import DGL on first use, and return it.
 
     Raises:
         NotAvailableError: it is not installed for this Python or does not import with this torch.
     """
-    os.environ.setdefault("DGLBACKEND", "pytorch")  # else DGL writes a config file into the home folder
+    os.environ.setdefault("DGLBACKEND", "pytorch")  # otherwise DGL writes a config file into the home folder
     try:
         import dgl
     except (ImportError, OSError, FileNotFoundError) as error:
@@ -43,10 +41,10 @@ def import_dgl() -> ModuleType:
 
 
 def has_bag_kernel(device: str, dtype: torch.dtype) -> bool:
-    """Return whether torch's ``embedding_bag`` runs FBGEMM here: sums of rows by index, vectorised and prefetched.
+    """Return whether torch's ``embedding_bag`` runs FBGEMM, a vectorised and prefetched sum of rows by index.
 
-    A bag of embeddings is a row of a sparse product. Only builds for x86 have FBGEMM, and only in single precision;
-    elsewhere ``embedding_bag`` copies every row first and the CSR product is the faster.
+    A bag of embeddings is a row of a sparse product. FBGEMM needs x86 and single precision; otherwise
+    ``embedding_bag`` first copies every row, and the CSR product is faster.
     """
     return device == "cpu" and dtype == torch.float32 and "fbgemm" in torch.backends.quantized.supported_engines
 
@@ -55,12 +53,12 @@ DGL_FROM_EDGES = 100_000
 
 
 def choose_backend(kernel: str, *, device: str, weighted: bool, edges: int, dtype: torch.dtype = torch.float32) -> str:
-    """``dgl`` or ``torch`` for an asked-for kernel.
+    """Choose the backend of a requested kernel, ``dgl`` or ``torch``.
 
-    ``auto`` takes what was measured faster (``benchmarks/kernels.py``). On the CPU in single precision that is torch's
-    ``embedding_bag`` for every size, with weights and without. Where it does not serve (see :func:`has_bag_kernel`) it
-    is DGL for unweighted sums over large snapshots on the CPU, else torch's CSR product: below about 100,000 edges a
-    call of DGL costs more than its kernel saves, its PyPI build has no CUDA kernels, and its weighted sum is slower.
+    ``auto`` takes the faster one (measured by ``benchmarks/kernels.py``). On the CPU in single precision this is
+    torch's ``embedding_bag`` for all sizes, with and without weights. Without it (see :func:`has_bag_kernel`), DGL is
+    faster for unweighted sums over large snapshots on the CPU, and torch's CSR product otherwise. Below about 100,000
+    edges, DGL's call overhead exceeds its gain; its PyPI build has no CUDA kernels, and its weighted sum is slower.
 
     Args:
         kernel: ``auto``, ``dgl`` or ``torch``.
@@ -70,7 +68,7 @@ def choose_backend(kernel: str, *, device: str, weighted: bool, edges: int, dtyp
         dtype: type of the products.
 
     Raises:
-        NotAvailableError: ``dgl`` was asked for by name and cannot be imported, or not for this device.
+        NotAvailableError: ``dgl`` was requested by name but cannot be imported, or does not support the device.
     """
     if kernel == "torch":
         return "torch"
@@ -78,7 +76,8 @@ def choose_backend(kernel: str, *, device: str, weighted: bool, edges: int, dtyp
         import_dgl()
         if device != "cpu":
             raise NotAvailableError(
-                f"kernel='dgl' on device {device!r}: the PyPI build of DGL has CPU kernels only. Set kernel='auto'."
+                f"kernel='dgl' does not support device {device!r}: DGL's PyPI build has CPU kernels only. Set "
+                "kernel='auto'."
             )
         return "dgl"
     if device != "cpu" or weighted or edges < DGL_FROM_EDGES or has_bag_kernel(device, dtype):
@@ -86,21 +85,19 @@ def choose_backend(kernel: str, *, device: str, weighted: bool, edges: int, dtyp
     try:
         import_dgl()
     except NotAvailableError:
-        return "torch"  # `python -m dtdg_lab env` says so; both are tested to give the same numbers
+        return "torch"
     return "dgl"
 
 
-# What matrices need of their rows: transposes, and an edge from every node to itself. Nothing leaves the device.
-#
-# On processors ``index_select`` and ``scatter_`` take a fraction of the time of indexing with brackets.
+# On the CPU, ``index_select`` and ``scatter_`` take a fraction of the time of indexing with brackets.
 
 
 def transposed(
     indptr: Tensor, indices: Tensor, values: Tensor | None, columns: int
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return offsets (M + 1,), rows (E,) and values of the transpose of n rows and M columns; types as given.
+    """Return offsets (M + 1,), rows (E,) and values of the transpose of n rows and M columns; types are kept.
 
-    Edges of one column stay in the order of rows. On the CPU scipy counts columns, which takes a quarter of a sort.
+    Edges of a column stay in the order of rows. On the CPU scipy's counting takes a quarter of the time of a sort.
     """
     if indices.device.type == "cpu":
         from scipy.sparse import csr_array
@@ -120,7 +117,7 @@ def transposed(
 
 
 def without_loops(indptr: Tensor, indices: Tensor, first: int) -> tuple[Tensor, Tensor]:
-    """Return offsets (n + 1,) and in-neighbours without self loops, where row i is node ``first + i``."""
+    """Return offsets (n + 1,) and in-neighbours without self-loops, where row i is node ``first + i``."""
     is_edge = indices != edge_rows(indptr, len(indices)) + first
     counted = torch.zeros(len(indices) + 1, dtype=indptr.dtype, device=indptr.device)
     counted[1:] = is_edge.cumsum(0, dtype=indptr.dtype)
@@ -130,40 +127,37 @@ def without_loops(indptr: Tensor, indices: Tensor, first: int) -> tuple[Tensor, 
 def with_self(
     indptr: Tensor, indices: Tensor, first: int, values: Tensor | None = None, self_values: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Put every row's own node before its in-neighbours; an existing self loop stays beside it.
+    """Insert a self-loop before the in-neighbours of every row; an existing self-loop stays too.
 
     Args:
         indptr: (n + 1,).
         indices: (E,).
         first: the node of row 0.
-        values: (E,) of the edges; None where there are none.
-        self_values: (n,) of the new edges, where there are values.
+        values: (E,) values of the edges, or None.
+        self_values: (n,) values of the self-loops, or None.
 
     Returns:
         Offsets (n + 1,), in-neighbours (E + n,) and their values.
     """
     numbers = torch.arange(len(indptr), dtype=indptr.dtype, device=indptr.device)
     offsets = indptr + numbers
-    own_places = offsets[:-1].long()
-    # an edge moves up by the own nodes of its row and of those before it
-    places = torch.arange(1, len(indices) + 1, device=indptr.device).add_(edge_rows(indptr, len(indices)))
+    loop_positions = offsets[:-1].long()
+    # an edge moves up by the self-loops of its row and of the rows before it
+    edge_positions = torch.arange(1, len(indices) + 1, device=indptr.device).add_(edge_rows(indptr, len(indices)))
 
-    def joined(edges: Tensor, selves: Tensor) -> Tensor:
-        merged = edges.new_empty(len(edges) + len(selves)).scatter_(0, own_places, selves.to(edges.dtype))
-        return merged.scatter_(0, places, edges)
+    def joined(edges: Tensor, loops: Tensor) -> Tensor:
+        merged = edges.new_empty(len(edges) + len(loops)).scatter_(0, loop_positions, loops.to(edges.dtype))
+        return merged.scatter_(0, edge_positions, edges)
 
     merged_values = None if values is None or self_values is None else joined(values, self_values)
     return offsets, joined(indices, numbers[:-1] + first), merged_values
-
-
-# A sparse matrix whose row v lists the in-neighbours of node v, and its differentiable product with features.
 
 
 _INT32_EDGES = 2**31 - 1
 
 
 class _Product(torch.autograd.Function):
-    """A @ x; its backward is the product with the transpose, which is built once per matrix."""
+    """A @ x, whose backward is the product with the cached transpose."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, owner: Adjacency | SharedAdjacency) -> Tensor:
@@ -176,20 +170,19 @@ class _Product(torch.autograd.Function):
 
 
 class Adjacency:
-    """Rows ``lo .. hi`` of one snapshot's adjacency, shape (n, M), with n = hi - lo.
+    """Sparse matrix of n rows of a snapshot's adjacency, (n, M): row v lists the in-neighbours of node v.
 
-    On the CPU the index arrays given are used in place, not copied. Tensors that are on the device already are used
-    there. What is made of them is made on the device: nothing goes by the host.
+    On the CPU the index arrays are not copied. Tensors on the device are used in place, without a detour by the host.
 
     Args:
         indptr: (N + 1,) offsets of each node's in-neighbours: an array, or an int32 tensor on the device.
         indices: (E,) in-neighbours, of the same kind.
-        weights: (E,) edge weights, or None where every edge counts 1.
-        rows: the nodes whose rows are kept; all where None.
-        columns: M, the nodes that may be in-neighbours; N where None.
+        weights: (E,) edge weights; None for weights of 1.
+        rows: range of the nodes whose rows are kept; None for all.
+        columns: number of possible in-neighbours, M; None for N.
         backend: ``dgl`` or ``torch`` (see :func:`dtdg_lab.kernels.spmm.choose_backend`).
         dtype: type of the products.
-        device: where the products run.
+        device: device of the products.
     """
 
     def __init__(
@@ -204,11 +197,11 @@ class Adjacency:
         dtype: torch.dtype = torch.float32,
         device: str = "cpu",
     ) -> None:
-        every = range(len(indptr) - 1)
-        rows = every if rows is None else rows
-        # where all are kept nothing has to be read, which would wait for the device
-        first, last = (0, len(indices)) if rows == every else (int(indptr[rows.start]), int(indptr[rows.stop]))
-        self.shape = (len(rows), len(every) if columns is None else columns)
+        all_rows = range(len(indptr) - 1)
+        rows = all_rows if rows is None else rows
+        # reading offsets would wait for the device
+        first, last = (0, len(indices)) if rows == all_rows else (int(indptr[rows.start]), int(indptr[rows.stop]))
+        self.shape = (len(rows), len(all_rows) if columns is None else columns)
         self.num_edges = last - first
         self.backend, self.dtype, self.device = backend, dtype, device
         offsets, indices = indptr[rows.start : rows.stop + 1] - first, indices[first:last]
@@ -217,10 +210,10 @@ class Adjacency:
             self.indptr, self.indices = offsets, cast(Tensor, indices)
             self.weights = None if weights is None else cast(Tensor, weights).to(dtype)
         else:
-            kind = np.int32 if self.num_edges <= _INT32_EDGES else np.int64  # torch wants one type for both
-            self.indptr = _on(offsets.astype(kind), device)
-            self.indices = _on(np.asarray(indices).astype(kind, copy=False), device)
-            self.weights = None if weights is None else _on(np.asarray(weights), device).to(dtype)
+            kind = np.int32 if self.num_edges <= _INT32_EDGES else np.int64  # torch needs one type for both
+            self.indptr = _readonly_tensor(offsets.astype(kind), device)
+            self.indices = _readonly_tensor(np.asarray(indices).astype(kind, copy=False), device)
+            self.weights = None if weights is None else _readonly_tensor(np.asarray(weights), device).to(dtype)
         self._block: Any = None
         self._matrix: Tensor | None = None
         self._transposed: Adjacency | None = None
@@ -231,7 +224,7 @@ class Adjacency:
         return product
 
     def product(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Return sums over in-neighbours with weights (E,), by default its own: (M, F) -> (n, F), without gradient."""
+        """Return sums over in-neighbours: (M, F) -> (n, F), without gradient; ``weights`` (E,) replace its own."""
         weights = self.weights if weights is None else weights
         x = x.contiguous()
         if self.backend == "dgl":
@@ -245,9 +238,9 @@ class Adjacency:
         return self._csr(weights) @ x
 
     def block(self) -> Any:
-        """Return the edges as a DGL block from M to n nodes, made once."""
+        """Return the edges as a DGL block from M to n nodes; cached."""
         if self._block is None:
-            # explicit edge numbers: with DGL's own, its sum of edge values fails in single precision
+            # with DGL's own edge numbers, its sum of edge values fails in single precision
             numbers = torch.arange(self.num_edges, dtype=self.indices.dtype, device=self.device)
             csc: tuple[str, tuple[Any, ...]] = ("csc", (self.indptr, self.indices, numbers))
             self._block = import_dgl().create_block(csc, num_src_nodes=self.shape[1], num_dst_nodes=self.shape[0])
@@ -255,7 +248,7 @@ class Adjacency:
 
     @property
     def matrix(self) -> Tensor:
-        """The rows as a torch CSR matrix, (n, M), made once."""
+        """The rows as a torch CSR matrix, (n, M); cached."""
         if self._matrix is None:
             ones = torch.ones(self.num_edges, dtype=self.dtype, device=self.device)
             self._matrix = self._csr(ones if self.weights is None else self.weights)
@@ -267,7 +260,7 @@ class Adjacency:
             return torch.sparse_csr_tensor(self.indptr, self.indices, weights, size=self.shape, check_invariants=False)
 
     def row_sums(self) -> Tensor:
-        """Weighted in-degree of each row, (n,); the number of in-neighbours where edges carry no weight."""
+        """Return the weighted in-degree of each row, (n,); without weights its number of in-neighbours."""
         if self.weights is None:
             return self.indptr.diff().to(self.dtype)
         return torch.segment_reduce(self.weights, "sum", offsets=self.indptr.long(), axis=0, initial=0)
@@ -277,24 +270,24 @@ class Adjacency:
         return edge_rows(self.indptr, self.num_edges)
 
     def column_sums(self) -> Tensor:
-        """Weighted out-degree of each column, (M,); the number of edges out of it where edges carry no weight."""
+        """Return the weighted out-degree of each column, (M,); without weights its number of edges."""
         sums = torch.zeros(self.shape[1], dtype=self.dtype, device=self.device)
         ones = torch.ones(1, dtype=self.dtype, device=self.device).expand(self.num_edges)
         return sums.index_add_(0, self.indices, ones if self.weights is None else self.weights)
 
     def part(self, rows: range) -> Adjacency:
-        """Return some of the rows, (len(rows), M)."""
+        """Return the matrix of some rows, (len(rows), M)."""
         return self.like(self.indptr, self.indices, self.weights, rows=rows, columns=self.shape[1])
 
     def transposed_adjacency(self) -> Adjacency:
-        """Return the transpose, (M, n): row u lists the nodes that have u as in-neighbour. Made once."""
+        """Return the transpose, (M, n): row u lists the nodes that have u as in-neighbour; cached."""
         if self._transposed is None:
             arrays = transposed(self.indptr, self.indices, self.weights, self.shape[1])
             self._transposed = self.like(*arrays, columns=self.shape[0])
         return self._transposed
 
     def transposed_order(self) -> Tensor:
-        """Return the number of the edge of each edge of the transpose, (E,) int64."""
+        """Return the index of each edge of the transpose among the edges, (E,) int64."""
         numbers = torch.arange(self.num_edges, device=self.device)
         order = transposed(self.indptr, self.indices, numbers, self.shape[1])[2]
         assert order is not None
@@ -305,24 +298,21 @@ class Adjacency:
         return Adjacency(indptr, indices, weights, backend=self.backend, dtype=self.dtype, device=self.device, **shape)
 
 
-def _on(array: NDArray[Any], device: str) -> Tensor:
-    """Return the array as a tensor that is only read; on the CPU it shares the array's memory."""
+def _readonly_tensor(array: NDArray[Any], device: str) -> Tensor:
+    """Return the array as a tensor, without copying on the CPU; it must not be written to."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(array).to(device)
 
 
-# Row scalings around a neighbour sum, diag(row_scale) (A + I) diag(column_scale): graph convolutions and means.
-
-
 class ScaledOperator:
-    """Operator diag(row_scale) (A + I) diag(column_scale), or without the identity; rows (n,) of M nodes.
+    """Operator diag(row_scale) (A + I) diag(column_scale), with or without the identity: graph convolutions and means.
 
     Args:
         adjacency: A, (n, M).
-        row_scale: (n,) scale of each row; 1 where None.
-        column_scale: (M,) scale of each column; 1 where None.
-        add_self: whether the identity is added: a self loop that is there counts beside it.
+        row_scale: (n,) scale of each row; None for 1.
+        column_scale: (M,) scale of each column; None for 1.
+        add_self: whether to add the identity; an existing self-loop counts too.
         first: the node of row 0.
     """
 
@@ -337,29 +327,29 @@ class ScaledOperator:
     ) -> None:
         self._adjacency, self._row_scale, self._column_scale = adjacency, row_scale, column_scale
         self._add_self, self._first = add_self, first
-        self._baked: Adjacency | None = None
+        self._folded: Adjacency | None = None
 
     def apply(self, x: Tensor) -> Tensor:
         """Return the operator times x, (M, F) -> (n, F), differentiable.
 
-        Scales and identity are baked into edge weights, since torch's weighted sum costs what its plain one does; DGL's
-        costs several times as much, so there the scales stay outside.
+        Scales and identity are folded into edge weights, since torch's weighted sum is as fast as the plain one. DGL's
+        weighted sum is several times slower, so there the scales stay outside.
         """
         if self._adjacency.backend == "dgl":
             return self.apply_once(x)
-        if self._baked is None:
-            self._baked = self._bake()
-        return self._baked.multiply(x)
+        if self._folded is None:
+            self._folded = self._fold()
+        return self._folded.multiply(x)
 
     def apply_once(self, x: Tensor) -> Tensor:
-        """Return the same without preparation, for a product that is computed once."""
+        """Return the same product without folding, for a single use."""
         rows = slice(self._first, self._first + self._adjacency.shape[0])
         x = x if self._column_scale is None else x * self._column_scale.unsqueeze(1)
         y = self._adjacency.multiply(x)
         y = y + x[rows] if self._add_self else y
         return y if self._row_scale is None else y * self._row_scale.unsqueeze(1)
 
-    def _bake(self) -> Adjacency:
+    def _fold(self) -> Adjacency:
         adjacency, first = self._adjacency, self._first
         height, width = adjacency.shape
         row_scale = (
@@ -380,16 +370,16 @@ class ScaledOperator:
         return adjacency.like(*edges, columns=width)
 
 
-# The edges that consecutive snapshots share, aggregated once for all of them.
+# Aggregation of the edges that consecutive snapshots share, once for all of them:
 #
-# With diag(left_s) (A_s + I) diag(right_s) of S snapshots, the edges C that all have are one matrix without weights.
-# Its product with the scaled rows of all snapshots side by side, (M, S F), serves every snapshot. What a snapshot has
-# beyond C is a small product of its own. The scales, which differ by snapshot, stay outside C.
+# Of diag(left_s) (A_s + I) diag(right_s) for S snapshots, the shared edges C are one unscaled matrix. Its product with
+# the scaled rows of all snapshots side by side, (M, S F), serves every snapshot. The other edges of each snapshot are a
+# small separate product. The scales differ by snapshot and stay outside C.
 
 
 Entries = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any] | None]  # rows, columns and values of a matrix
 
-# A row or column with fewer shared edges costs more to move than it saves (``benchmarks/kernels.py``).
+# Moving a row or column with fewer shared edges costs more than sharing saves (``benchmarks/kernels.py``).
 LEAST_SHARED_IN, LEAST_SHARED_OUT = 3, 2
 
 
@@ -397,11 +387,11 @@ class SharedAdjacency:
     """A block-diagonal matrix of S snapshots, (S n, S n): y = direct x + scatter common gather x.
 
     Args:
-        like: gives backend, type and device.
-        snapshots: S.
-        entries: four matrices. gather, (C S, S n): the scaled rows of C nodes, those of one node side by side;
-            common, (R, C): the shared edges, once for all snapshots; scatter, (S n, R S): where the sums go, scaled;
-            direct, (S n, S n): all other edges.
+        like: adjacency with the same backend, type and device.
+        snapshots: number of snapshots, S.
+        entries: four matrices. gather, (C S, S n), collects the scaled rows of C nodes, ordered by node; common,
+            (R, C), has the shared edges; scatter, (S n, R S), distributes the sums, scaled; direct, (S n, S n), has all
+            other edges.
         sizes: n, C and R.
     """
 
@@ -418,8 +408,8 @@ class SharedAdjacency:
         nodes, sources, targets = (size * snapshots for size in sizes)
         self._gather = self._matrix(gather, sources, nodes)
         self._common = self._matrix(common, sizes[2], sizes[1])
-        moved = None if direct[2] is None or scatter[2] is None else np.concatenate([direct[2], scatter[2]])
-        rest = (np.concatenate([direct[0], scatter[0]]), np.concatenate([direct[1], scatter[1] + nodes]), moved)
+        values = None if direct[2] is None or scatter[2] is None else np.concatenate([direct[2], scatter[2]])
+        rest = (np.concatenate([direct[0], scatter[0]]), np.concatenate([direct[1], scatter[1] + nodes]), values)
         self._rest = self._matrix(rest, nodes, nodes + targets)
         self._transposed: SharedAdjacency | None = None
 
@@ -430,7 +420,7 @@ class SharedAdjacency:
 
     def product(self, x: Tensor) -> Tensor:
         """Return the product, (S n, F) -> (S n, F), without gradient."""
-        if not self._sizes[2]:  # nothing is shared
+        if not self._sizes[2]:  # no shared edges
             return self._rest.product(x)
         width = x.shape[1]
         rows = self._gather.product(x).view(-1, self._snapshots * width)
@@ -438,14 +428,14 @@ class SharedAdjacency:
         return self._rest.product(torch.cat([x, sums]))
 
     def transposed_adjacency(self) -> SharedAdjacency:
-        """Return the transpose, which has the same form. Made once."""
+        """Return the transpose, which has the same form; cached."""
         if self._transposed is None:
             gather, common, scatter, direct = ((columns, rows, values) for rows, columns, values in self._entries)
             nodes, sources, targets = self._sizes
             entries, sizes = (scatter, common, gather, direct), (nodes, targets, sources)
             self._transposed = SharedAdjacency(self._like, self._snapshots, entries, sizes)
             self._transposed._transposed = self
-            self._entries = self._transposed._entries = ()  # both are made
+            self._entries = self._transposed._entries = ()  # not needed any more
         return self._transposed
 
     def _matrix(self, entries: Entries, height: int, width: int) -> Adjacency:
@@ -457,18 +447,18 @@ class SharedAdjacency:
 
 
 class SharedOperator(ScaledOperator):
-    """The operators of S snapshots on their stacked rows, where the edges that all of them have are aggregated once.
+    """Operator of S stacked snapshots, which aggregates shared edges once.
 
-    An edge is shared where all snapshots have it with equal weight. Exact but for the order of sums.
+    An edge is shared if all snapshots have it with equal weight. The result is exact up to the order of sums.
 
     Args:
-        operators: the operators of S >= 2 snapshots of the same n nodes, square, with the same identity or none.
+        operators: square operators of S >= 2 snapshots of the same n nodes, all with or all without the identity.
 
     References: the idea of Wang, Sun, Bai 2023, "PiPAD" (PPoPP), to aggregate the overlap of snapshots once.
 
-    Differs from the paper: written from that idea alone. Scales outside the shared matrix, the limits by the number of
-    shared edges, and the whole backward pass are ours; the paper's pipeline of transfers and its GPU kernels are not
-    here.
+    Differs from the paper: only this idea is the paper's. Scales outside the shared matrix, the limits by the number of
+    shared edges, and the whole backward pass are ours. The paper's pipeline of transfers and its GPU kernels are
+    missing.
     """
 
     def __init__(self, operators: Sequence[ScaledOperator]) -> None:
@@ -477,32 +467,32 @@ class SharedOperator(ScaledOperator):
 
     @functools.cached_property
     def edges(self) -> tuple[int, int]:
-        """Numbers of edges that all snapshots have, and of edges of all snapshots together."""
+        """Number of shared edges, and of edges of all snapshots together."""
         keys = [_edge_keys(operator._adjacency) for operator in self._operators]
         return len(_shared_keys(self._operators, keys)), sum(map(len, keys))
 
     def apply(self, x: Tensor) -> Tensor:
-        """Return the operators times stacked rows, (S n, F) -> (S n, F), differentiable."""
+        """Return the operator times stacked rows, (S n, F) -> (S n, F), differentiable."""
         if self._shared is None:
             self._shared = _shared_adjacency(self._operators)
         return self._shared.multiply(x)
 
     def apply_once(self, x: Tensor) -> Tensor:
-        """Return the same without preparation, snapshot by snapshot, for a product that is computed once."""
+        """Return the same product snapshot by snapshot, without preparation, for a single use."""
         parts = x.chunk(len(self._operators))
         products = (operator.apply_once(part) for operator, part in zip(self._operators, parts, strict=True))
         return torch.cat(list(products))
 
 
 def _edge_keys(adjacency: Adjacency) -> NDArray[np.int64]:
-    """Return row M + column of every edge, ascending, (E,)."""
+    """Return the keys ``row M + column`` of all edges, ascending, (E,)."""
     rows = np.repeat(np.arange(adjacency.shape[0]), np.diff(adjacency.indptr.cpu().numpy()))
     keys: NDArray[np.int64] = rows * adjacency.shape[1] + adjacency.indices.cpu().numpy()
     return keys
 
 
 def _shared_keys(operators: Sequence[ScaledOperator], keys: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Return the edges that all have, with equal weight."""
+    """Return the keys of edges that all operators have with equal weight."""
     shared = functools.reduce(functools.partial(np.intersect1d, assume_unique=True), keys)
     first: NDArray[Any] | None = None
     equal = np.ones(len(shared), bool)
@@ -557,20 +547,17 @@ def _shared_adjacency(operators: Sequence[ScaledOperator]) -> SharedAdjacency:
         unshared = ~np.isin(edges, shared, assume_unique=True)
         v, u = (np.concatenate([ends[unshared], alone]) for ends in (edges // nodes, edges % nodes))
         weights = operator._adjacency.weights
-        values_of = np.ones(len(v)) if weights is None else weights.cpu().numpy()[unshared]
-        values_of = np.concatenate([values_of, np.ones(len(v) - len(values_of))])
-        scaled = row_scales[number][v] * column_scales[number][u] * values_of
+        direct_values = np.ones(len(v)) if weights is None else weights.cpu().numpy()[unshared]
+        direct_values = np.concatenate([direct_values, np.ones(len(v) - len(direct_values))])
+        scaled = row_scales[number][v] * column_scales[number][u] * direct_values
         direct.append((v + offsets[number], u + offsets[number], scaled))
     joined = tuple(np.concatenate(parts) for parts in zip(*direct, strict=True))
     sizes = (nodes, len(sources), len(targets))
     return SharedAdjacency(adjacency, count, (gather, (rows, columns, values), scatter, cast(Entries, joined)), sizes)
 
 
-# Several snapshots as one, block-diagonally: one product then serves them all.
-
-
 def stacked(snapshots: Sequence[Snapshot | DeviceSnapshot]) -> Snapshot | DeviceSnapshot:
-    """Return S snapshots of N nodes as one of S N, where they are: node v of snapshot s becomes s N + v."""
+    """Stack S snapshots of N nodes block-diagonally, on their device: node v of snapshot s becomes s N + v."""
     if len(snapshots) == 1:
         return snapshots[0]
     if isinstance(snapshots[0], DeviceSnapshot):

@@ -1,4 +1,4 @@
-"""Torch's factory settings, under which everything computes that the lab computes for a user."""
+"""Torch's factory settings, under which all of the lab's computations run."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _HOOKS = torch._C._autograd
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """A setting of torch that results, or errors, depend on.
+    """A setting of torch that results or errors depend on.
 
     Attributes:
-        factory: value in a process that has changed nothing.
+        factory: factory value.
         read: returns the current value.
         write: sets a value.
     """
@@ -32,7 +32,7 @@ class _Setting:
 
 
 def _attribute(owner: Any, name: str, factory: Any) -> list[_Setting]:
-    """Return an attribute of a module of torch as a setting; none where this version of torch lacks it."""
+    """Return an attribute of a torch module as a setting; none if this version of torch lacks it."""
     if not hasattr(owner, name):
         return []
     return [_Setting(factory, lambda: getattr(owner, name), lambda value: setattr(owner, name, value))]
@@ -45,9 +45,9 @@ def _autocast(device: str) -> _Setting:
 
 
 def _settings(threads: int) -> list[_Setting]:
-    """Return all settings, those first that others inherit from.
+    """Return all settings; a setting comes after those that it inherits from.
 
-    Gradient and inference mode, and what else belongs to autograd's state of a thread, are set by one context instead.
+    Gradient and inference mode, and the rest of autograd's thread state, are set by a context manager instead.
     """
     backends = torch.backends
     return [
@@ -69,7 +69,7 @@ def _settings(threads: int) -> list[_Setting]:
             lambda modes: torch.set_anomaly_enabled(*modes),
         ),
         _Setting(False, lambda: sys.float_info.min / 2 == 0.0, torch.set_flush_denormal),  # torch has no getter
-        # each precision inherits from those before; the oldest setting is last, as it refuses to be read in a mixture
+        # each precision inherits from earlier ones; the legacy setting is last, as it cannot be read in mixed states
         *_attribute(backends, "fp32_precision", "none"),
         *_attribute(backends.cudnn, "fp32_precision", "none"),
         *_attribute(getattr(backends.cudnn, "conv", None), "fp32_precision", "tf32"),
@@ -90,9 +90,9 @@ def _settings(threads: int) -> list[_Setting]:
 
 @contextmanager
 def torch_defaults(threads: int = 0, *, local_ranks: int = 1) -> Iterator[None]:
-    """Compute under torch's factory settings; the caller's hold again afterwards, also after an error.
+    """Run with torch's factory settings, and restore the caller's afterwards, also after an error.
 
-    Settings of a thread are those of the calling thread: threads that start inside have the factory's anyway.
+    Thread-local settings change in the calling thread only: threads that start inside have factory settings anyway.
 
     Args:
         threads: threads of this process; 0 as in :func:`share_cores`.
@@ -111,10 +111,12 @@ def torch_defaults(threads: int = 0, *, local_ranks: int = 1) -> Iterator[None]:
 
 @contextmanager
 def _no_interceptors() -> Iterator[None]:
-    """Take the thread's modes (a default device is one) and its hooks on saved tensors off their stacks."""
+    """Disable the thread's modes, such as a default device, and its saved-tensor hooks."""
     with _disable_current_modes():
         modes = [_pop_mode() for _ in range(_len_torch_function_stack())]
-        default = torch._GLOBAL_DEVICE_CONTEXT  # of this thread; torch.get_default_device reads it beside the stack
+        default = (
+            torch._GLOBAL_DEVICE_CONTEXT
+        )  # thread-local; torch.get_default_device reads it in addition to the mode stack
         device_context = getattr(default, "device_context", None)
         default.device_context = None
         hooks = []
@@ -132,14 +134,14 @@ def _no_interceptors() -> Iterator[None]:
 
 
 def share_cores(threads: int, local_ranks: int) -> int:
-    """Return the threads of a rank.
+    """Return the number of threads of a rank.
 
     Args:
-        threads: the number that was asked for; 0 is ``OMP_NUM_THREADS`` where that is set, else the machine's cores
-            divided among its ranks, at least one.
+        threads: the requested number; 0 for ``OMP_NUM_THREADS`` if set, else this rank's share of the machine's cores,
+            at least one.
         local_ranks: ranks on this machine.
     """
-    variable = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # the others are for nested regions
+    variable = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # further numbers are for nested regions
     per_process = int(variable) if variable.isdecimal() else 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return threads or per_process or max(1, cores // local_ranks)

@@ -1,1 +1,1 @@
-"""Models: single-device modules that see neighbours through a view and know nothing of ranks."""
+"""Models: single-device modules that reach neighbours through a graph view, independent of ranks."""

@@ -1,4 +1,4 @@
-"""The interface of every model, and the one way a snapshot is computed from its parts."""
+"""Base classes of models, and the computation of a snapshot from a model's parts."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ from dtdg_lab.kernels.torch_defaults import torch_defaults
 from dtdg_lab.models.dry_run import facts_of, facts_of_class
 from dtdg_lab.models.graph_view import GraphView
 
-# The state is an input and an output of a model; modules do not store it. Models never detach it: the gradient of a
-# loss runs back through all snapshots since the state was created. The strategy truncates it (truncated BPTT) by
+# The state is an input and an output of a model; modules do not store it. Models never detach it: gradients run back
+# through all snapshots since the state was created. The strategy truncates them (truncated BPTT) with
 # :meth:`State.detach`, always between two snapshots. Strategies of snapshot groups start each group from
-# ``initial_state`` and never detach; a strategy that carries the state from one step to the next detaches it after that
-# step's backward pass, when torch frees the history. A learned initial state (the initial weights of EvolveGCN)
-# therefore gets its gradient only from steps that start at ``initial_state``.
+# ``initial_state`` and never detach. A strategy that carries the state from step to step detaches it after the step's
+# backward. A learned initial state (the initial weights of EvolveGCN) therefore gets its gradient only from steps that
+# start at ``initial_state``.
 
 
 @dataclass(frozen=True, slots=True)
 class State:
     """Recurrent state: one tuple of tensors per layer.
 
-    Where ``per_vertex``, each tensor has one row per node held (memories ``per_vertex`` and ``neighbourhood``, and
-    ``none`` with no tensors); else rows are not nodes (memories ``weights`` and ``weights_from_data``).
+    Attributes:
+        layers: tensors of each layer.
+        per_vertex: whether each tensor has one row per node, as for the memories ``per_vertex``, ``neighbourhood`` and
+            ``none`` (without tensors); False for ``weights`` and ``weights_from_data``.
     """
 
     layers: tuple[tuple[Tensor, ...], ...]
@@ -47,11 +49,11 @@ class State:
         return State((*self.layers[:layer], tensors, *self.layers[layer + 1 :]), self.per_vertex)
 
     def detach(self) -> State:
-        """Return the same values without their history."""
+        """Return the same values, detached."""
         return State(tuple(tuple(t.detach() for t in layer) for layer in self.layers), self.per_vertex)
 
     def slice(self, rows: slice) -> State:
-        """Return the state of some of the nodes; weight memories are shared by all nodes and stay complete."""
+        """Return the state of some nodes; a state of weights is shared by all nodes and returned whole."""
         if not self.per_vertex:
             return self
         return State(tuple(tuple(t[rows] for t in layer) for layer in self.layers))
@@ -60,7 +62,7 @@ class State:
 def stack_layer(states: Sequence[State], layer: int) -> State:
     """Return the last state with one layer's tensors stacked over S snapshots, each (S, ...).
 
-    ``spatial`` of a model with a memory of weights takes it on a stacked view: one W for each of S snapshots.
+    On a stacked view, ``spatial`` of a model with a memory of weights takes this state, with a W for each snapshot.
     """
     stacked = tuple(torch.stack(tensors) for tensors in zip(*(state.layers[layer] for state in states), strict=True))
     return states[-1].with_layer(layer, stacked)
@@ -69,24 +71,24 @@ def stack_layer(states: Sequence[State], layer: int) -> State:
 class DynamicModel(nn.Module):
     """A DTDG model in two parts: one mixes nodes, the other runs through time.
 
-    A layer first evolves its weights (``evolve``, where they evolve), then mixes neighbours (``spatial``), then runs
-    each node through time (``temporal_sequence``, for S snapshots at once). A model is ordinary PyTorch, and its
-    constructor draws the parameters as any module does. A dry run finds out its pulls, reach and memory: :attr:`facts`.
+    A layer first evolves its weights (``evolve``, optional), then mixes neighbours (``spatial``), then runs each node
+    through time (``temporal_sequence``, S snapshots at once). A model is ordinary PyTorch, and its constructor
+    initialises the parameters like any module. A dry run determines its pulls, reach and memory: :attr:`facts`.
 
     A strategy may compute S snapshots together, layer by layer: ``evolve`` for each in turn, ``spatial`` once on
     a stacked view (with the layer's weights stacked too, see :func:`dtdg_lab.models.base.stack_layer`), then
-    ``temporal_sequence``, possibly in blocks of nodes. This holds for every memory but ``neighbourhood``, whose
-    ``spatial`` reads what the snapshot before left.
+    ``temporal_sequence``, possibly in blocks of nodes. This excludes the memory ``neighbourhood``, whose ``spatial``
+    reads the state after the previous snapshot.
 
     Args:
-        features: F, width of the input.
-        hidden: H, width of every layer's output.
+        features: width of the input, F.
+        hidden: width of every layer's output, H.
         layers: number of layers.
         outputs: numbers predicted for each node.
 
     Attributes:
-        remembers: tensors (n, H) that a node carries in each layer from one snapshot to the next; they start at zero.
-            A model whose state has another shape defines ``initial_state`` instead.
+        remembers: number of tensors (n, H) that nodes carry in each layer between snapshots, initially zero. A model
+            whose state has another shape overrides ``initial_state`` instead.
     """
 
     remembers: int = 1
@@ -98,19 +100,19 @@ class DynamicModel(nn.Module):
 
     @functools.cached_property
     def facts(self) -> ModelFacts:
-        """The facts that training must know of the model, from dry runs.
+        """Facts of the model that training needs, from dry runs.
 
         Raises:
-            UnsupportedError: the model pulls otherwise with other values, or gives rows of a wrong shape.
+            UnsupportedError: the model's pulls depend on values, or its rows have a wrong shape.
         """
         return facts_of(self)
 
     @classmethod
     def facts_at(cls, features: int, hidden: int, layers: int, **options: Any) -> ModelFacts:
-        """Return the facts of the class at one size.
+        """Return the facts of the class for given sizes and options.
 
         Raises:
-            ConfigError: the class refuses an option, or cannot be made like this.
+            ConfigError: the class rejects an option, or its constructor fails.
             UnsupportedError: as for :attr:`facts`.
         """
         return facts_of_class(cls, (features, hidden, layers), options)
@@ -133,48 +135,47 @@ class DynamicModel(nn.Module):
         return self.readout_layer.weight.new_zeros(shape)
 
     def evolve(self, layer: int, graph: GraphView, x: Tensor, state: State) -> State:
-        """Advance a layer's weights by one snapshot, given its input x (n, width); no change where they are constant.
+        """Advance a layer's weights by one snapshot, given its input x (n, width); constant by default.
 
-        ``graph`` stands for a single snapshot. A model may define :class:`Summarising` beside it.
+        ``graph`` is a single snapshot. A model may implement :class:`Summarising` too.
         """
         return state
 
     def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
         """Mix neighbours: (n, width) -> (n, C), the input of ``temporal_sequence``.
 
-        All pulls are here, and little else after the last one: its output is stored for every node and snapshot.
+        All pulls belong here, with little work after the last one: its output is stored for every node and snapshot.
         """
         raise NotImplementedError(f"{type(self).__name__} defines no spatial(layer, graph, x, state)")
 
     def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Run nodes through S consecutive snapshots: (S, n, C) -> (S, n, H) and the last state; rows never mix.
 
-        A model may take one more argument, ``heights``: S ascending numbers, where snapshot t has the first
-        ``heights[t]`` of the n nodes of ``state``. Unless all are equal, rows then lie packed, those of one snapshot
-        after those of the one before: (1, R, C) -> (1, R, H), R the sum of the heights. A node starts from its state
-        at the first snapshot that has it, or from zero where ``state`` has fewer rows. The state returned is each
-        node's after this snapshot, without history.
+        A model may take another argument, ``heights``: S ascending numbers, where snapshot t has the first
+        ``heights[t]`` nodes. Unless all are equal, rows are then packed snapshot after snapshot: (1, R, C) ->
+        (1, R, H), with R the sum of the heights. A node starts from its state at its first snapshot, or from zero if
+        ``state`` has fewer rows. The returned state is each node's after its first snapshot, detached.
         """
         return x, state
 
     @functools.cached_property
     def takes_heights(self) -> bool:
-        """True if ``temporal_sequence`` takes packed rows; a strategy with packed rows else calls it run by run."""
+        """True if ``temporal_sequence`` takes packed rows; else a strategy calls it for each run of equal heights."""
         return "heights" in inspect.signature(self.temporal_sequence).parameters
 
     @torch.no_grad()
     def states_after(self, layer: int, x: Tensor, h: Tensor, state: State) -> tuple[Tensor, ...]:
-        """Return a layer's state after each of S snapshots, without history: each tensor (S, n, ...).
+        """Return a layer's state after each of S snapshots, detached: each tensor (S, n, ...).
 
         Args:
-            layer: of the model.
+            layer: layer of the model.
             x: (S, n, C), input of ``temporal_sequence``.
-            h: (S, n, H), its output; a model whose state is its output returns it without computing it again.
-            state: before the first snapshot.
+            h: (S, n, H), its output; a model whose state is its output returns it.
+            state: state before the first snapshot.
         """
         states = []
-        for of_snapshot in x:
-            state = self.temporal(layer, of_snapshot, state)[1]
+        for rows in x:
+            state = self.temporal(layer, rows, state)[1]
             states.append(state.layers[layer])
         return tuple(torch.stack(tensors) for tensors in zip(*states, strict=True))
 
@@ -201,9 +202,9 @@ class DynamicModel(nn.Module):
 
 
 class StepModel(DynamicModel):
-    """A model that is written for one snapshot at a time: ``spatial`` mixes neighbours, ``step`` runs a node through.
+    """A model written for one snapshot at a time: ``spatial`` mixes neighbours, ``step`` advances nodes in time.
 
-    A node carries as many tensors (n, H) as ``step`` has arguments after ``layer`` and ``x``. All start at zero::
+    The state has as many tensors (n, H) as ``step`` has arguments after ``layer`` and ``x``, initially zero::
 
         class SmoothedGCN(StepModel):
             def __init__(self, features, hidden, layers=1, *, outputs=1):
@@ -228,12 +229,12 @@ class StepModel(DynamicModel):
         """Run nodes through one snapshot; rows never mix.
 
         Args:
-            layer: of the model.
+            layer: layer of the model.
             x: (n, C), output of ``spatial``.
-            state: tensors (n, H), each an argument of its own.
+            state: tensors (n, H), as separate arguments.
 
         Returns:
-            The output (n, H), then each tensor of the new state; the output alone where there is no state.
+            The output (n, H), then each tensor of the new state; only the output if there is no state.
         """
         raise NotImplementedError(f"{type(self).__name__} defines no step(layer, x, ...)")
 
@@ -244,10 +245,10 @@ class StepModel(DynamicModel):
             returned = self.step(layer, rows, *tensors)
             output, *after = (returned,) if isinstance(returned, Tensor) else returned
             if len(after) != len(tensors):
-                returns = "one tensor alone" if isinstance(returned, Tensor) else f"{len(after)} after the output"
+                returns = "only one tensor" if isinstance(returned, Tensor) else f"{len(after)} after the output"
                 raise ConfigError(
-                    f"{type(self).__name__}.step takes {len(tensors)} tensors of state and returned {returns}. Return "
-                    "the output, then as many tensors as it takes: return h, h."
+                    f"{type(self).__name__}.step takes {len(tensors)} tensors of state but returned {returns}. Return "
+                    "the output, then as many tensors as it takes, such as: return h, h."
                 )
             tensors = tuple(after)
             outputs.append(output)
@@ -255,10 +256,10 @@ class StepModel(DynamicModel):
 
 
 class GlorotModel(DynamicModel):
-    """A model whose matrices are drawn Glorot-uniform, each gate for itself, and whose vectors start at zero."""
+    """A model with Glorot-uniform matrices, each gate separately, and zero vectors."""
 
     def reset_parameters(self) -> None:
-        """Draw every parameter again from torch's default generator."""
+        """Initialise all parameters from torch's default generator."""
         with torch.no_grad():
             for parameter in self.parameters():
                 if parameter.ndim < 2:
@@ -278,25 +279,25 @@ def make_model(
     seed: int = 0,
     **options: Any,
 ) -> DynamicModel:
-    """Make a model whose parameters are drawn from the stream (seed, "parameters"), in float32 on the CPU.
+    """Make a model with parameters from the stream (seed, "parameters"), in float32 on the CPU.
 
-    The caller's default type and device, and torch's own random state, do not matter and do not change.
+    The caller's default type and device, and torch's random state, have no effect and do not change.
 
     Args:
         make: the model's class.
-        features: F, width of the input.
-        hidden: H, width of every layer's output.
+        features: width of the input, F.
+        hidden: width of every layer's output, H.
         layers: number of layers.
         outputs: numbers predicted for each node.
-        seed: of the parameters.
-        options: of the model.
+        seed: seed of the parameters.
+        options: options of the model.
     """
     parameter_seed = torch_seed(seed, "parameters")
     with torch_defaults(), torch.random.fork_rng(devices=()):
         torch.default_generator.manual_seed(parameter_seed)
         model = make(features, hidden, layers, outputs=outputs, **options)
         if type(model).__init__.__module__.startswith("dtdg_lab.models.") and isinstance(model, GlorotModel):
-            # once more, so that earlier draws of the model's parts do not matter
+            # again, so that draws of submodules have no effect
             torch.default_generator.manual_seed(parameter_seed)
             model.reset_parameters()
     return model
@@ -304,10 +305,10 @@ def make_model(
 
 @runtime_checkable
 class Summarising(Protocol):
-    """A model with ``weights_from_data`` whose ``evolve`` is ``advance`` of a ``summary``.
+    """Optional interface of a model with ``weights_from_data`` whose ``evolve`` is ``advance`` of a ``summary``.
 
-    It is optional. Ranks with different snapshots then summarise them at once and exchange the summaries; otherwise
-    each waits for the state of the rank before it.
+    Ranks with different snapshots then summarise them in parallel and exchange the summaries. Without it, each rank
+    waits for the state of the previous one.
     """
 
     def summary(self, layer: int, graph: GraphView, x: Tensor) -> Tensor:
@@ -318,10 +319,10 @@ class Summarising(Protocol):
 
 
 def apply_weights(x: Tensor, weights: Tensor) -> Tensor:
-    """Return the product x W, with one W for all rows, or one for each of S stacked snapshots.
+    """Return the product x W, with one W for all rows, or one W for each of S stacked snapshots.
 
     Args:
-        x: (n, F), or (S n, F) with the snapshots' rows one after another.
+        x: (n, F), or (S n, F) of stacked snapshots.
         weights: (F, C), or (S, F, C).
 
     Returns:
@@ -333,14 +334,13 @@ def apply_weights(x: Tensor, weights: Tensor) -> Tensor:
 
 
 def vertices_last(x: Tensor, weights: Tensor) -> Tensor:
-    """Product x W for S snapshots, (S, n, C) times (C, H): (S, n, H), which lies in memory as (S, H, n).
+    """Return x W for S snapshots, (S, n, C) times (C, H): (S, n, H), with memory layout (S, H, n).
 
-    Recurrences work on nodes side by side (:mod:`dtdg_lab.kernels.recurrence`): what goes into one and what comes
-    out of one is best multiplied as it lies.
+    Recurrences use this layout (:mod:`dtdg_lab.kernels.recurrence`), so their inputs and outputs need no transposition.
     """
     return torch.bmm(weights.t().expand(len(x), -1, -1), x.transpose(1, 2)).transpose(1, 2)
 
 
 def side_by_side(gates: Tensor) -> Tensor:
-    """Weights of G gates (G, C, H) as one matrix (C, G H), so that one product serves them all."""
+    """Return the weights of G gates (G, C, H) as one matrix (C, G H), for a single product."""
     return gates.transpose(0, 1).flatten(1)

@@ -24,9 +24,9 @@ class DCRNN(GlorotModel):
 
     Differs from the paper: equation 2 sums k = 0 .. K - 1 with a filter for k = 0 in each direction; here K counts hops
     and one filter for k = 0 stands for both, which act as their sum: 2K + 1 filters, as in the authors' code
-    (``max_diffusion_step``). No encoder and decoder: one prediction a snapshot. The authors' code walks by the
-    transposes of these matrices and takes Chebyshev polynomials of the walks instead of powers; so does PyG-Temporal's,
-    which also leaves out edge weights, and is the same function only where all degrees are equal.
+    (``max_diffusion_step``). No encoder and decoder: one prediction a snapshot. The authors' code uses the transposes
+    of these matrices, and Chebyshev polynomials of them instead of powers. So does PyG-Temporal's, which also ignores
+    edge weights; it is the same function only if all degrees are equal.
 
     Args:
         features: F, width of the input.
@@ -41,7 +41,7 @@ class DCRNN(GlorotModel):
     ) -> None:
         super().__init__(features, hidden, layers, outputs=outputs)
         if diffusion_steps < 1:
-            raise ConfigError(f"diffusion_steps={diffusion_steps}: allowed are whole numbers of at least 1.")
+            raise ConfigError(f"diffusion_steps={diffusion_steps} is below 1. Choose 1 or more.")
         self.steps = diffusion_steps
         terms = 2 * diffusion_steps + 1
         widths = [self.width(layer) for layer in range(layers)]
@@ -51,13 +51,13 @@ class DCRNN(GlorotModel):
         self.reset_parameters()
 
     def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
-        """Compute all diffusions: (n, width) -> (n, 2H), the update gate beside the candidate before its tanh."""
+        """Compute all diffusions: (n, width) -> (n, 2H), the update gate and the candidate before its tanh."""
         (h,) = state.layers[layer]
         gates = self.state_gates[layer]
         fed = torch.addmm(self.gate_bias[layer], self.diffuse(graph, x), side_by_side(self.input_gates[layer]))
         fed_gates, fed_candidate = fed.split([2 * self.hidden, self.hidden], dim=1)
-        both = torch.sigmoid(torch.addmm(fed_gates, self.diffuse(graph, h), side_by_side(gates[:2])))
-        update, reset = both.chunk(2, dim=1)
+        sigmoids = torch.sigmoid(torch.addmm(fed_gates, self.diffuse(graph, h), side_by_side(gates[:2])))
+        update, reset = sigmoids.chunk(2, dim=1)
         return torch.cat([update, torch.addmm(fed_candidate, self.diffuse(graph, reset * h), gates[2])], dim=1)
 
     def diffuse(self, graph: GraphView, z: Tensor) -> Tensor:

@@ -1,10 +1,9 @@
-"""Dry runs: the facts of a model from running it on a few nodes.
+"""Dry runs, which determine the facts of a model by running it on a few nodes.
 
-Most come from nodes without edges: each is its own and only neighbour, so a pull returns the rows that were sent, and
-is recorded. Every pull is a node in autograd's graph: walking the graph back from a tensor gives the pulls, parameters,
-inputs and states that the tensor depends on, through any operation and any kernel. Steps without a gradient, such as a
-comparison or ``detach``, are invisible there. Memory and reach are therefore also found by changing values and
-comparing results; the reach on a path of nodes.
+Most facts come from nodes without edges: a pull returns its input, and is recorded. Every pull is a node in autograd's
+graph. Walking this graph back from a tensor gives the pulls, parameters, inputs and states that the tensor depends on,
+through any operation and any kernel. Operations without a gradient, such as a comparison or ``detach``, are invisible
+there. So memory and reach are also determined by changing values and comparing results; the reach on a path of nodes.
 """
 
 from __future__ import annotations
@@ -43,14 +42,14 @@ class Layered(Protocol):
 def facts_of(model: Any) -> ModelFacts:
     """Return the facts of a model.
 
-    It is run with its own parameters and initial state, then with others, then with other inputs, then with another
-    state, and last on a path of nodes.
+    The model runs with its own parameters and initial state, then with changed parameters, inputs and state, and last
+    on a path of nodes.
 
     Args:
         model: a :class:`dtdg_lab.models.base.DynamicModel`; it is copied, not changed.
 
     Raises:
-        UnsupportedError: nothing can be planned for it: its pulls depend on values, its rows have a wrong shape, or it
+        UnsupportedError: training cannot be planned: the pulls depend on values, rows have a wrong shape, or the model
             draws random numbers, changes its input in place, or fails.
     """
     name = type(model).__name__
@@ -63,8 +62,8 @@ def facts_of(model: Any) -> ModelFacts:
             inputs, state = _DryRun(changed, jitter=0.5, scale=-1.0), _DryRun(changed, jitter=0.9)
             if not torch.equal(rng_state, torch.random.get_rng_state()):
                 raise UnsupportedError(
-                    f"{name} draws random numbers as it runs (dropout?). Leave that out: recomputed snapshots, other "
-                    "ranks and replays would draw others."
+                    f"{name} draws random numbers as it runs (dropout?). Remove them: recomputed snapshots, other "
+                    "ranks and replays would draw different numbers."
                 )
             _check_pulls(name, first, (parameters, inputs, state))
             hops = []
@@ -78,13 +77,13 @@ def facts_of(model: Any) -> ModelFacts:
             raise UnsupportedError(
                 f"{name}: its dry run on {_NODES} nodes with features={model.features}, hidden={model.hidden}, "
                 f"layers={model.layers} raised {type(error).__name__}: {error}.{offered} The input of a layer has "
-                "self.width(layer) numbers."
+                "self.width(layer) numbers a node."
             ) from error
     memory = _memory(parameters, inputs, state)
     pulls = tuple(map(_pull, first.view.notes))
     spatial = tuple(map(_spatial_output, first.layers, parameters.layers))
-    hands_on = memory == "weights_from_data" and not (hasattr(model, "summary") and hasattr(model, "advance"))
-    return ModelFacts(pulls, spatial, tuple(hops), memory, first.state_numbers if hands_on else ())
+    carries_state = memory == "weights_from_data" and not (hasattr(model, "summary") and hasattr(model, "advance"))
+    return ModelFacts(pulls, spatial, tuple(hops), memory, first.state_numbers if carries_state else ())
 
 
 def facts_of_class(make: Callable[..., Any], size: Sequence[int], options: Mapping[str, Any]) -> ModelFacts:
@@ -93,10 +92,10 @@ def facts_of_class(make: Callable[..., Any], size: Sequence[int], options: Mappi
     Args:
         make: the class.
         size: features F, hidden H, layers.
-        options: of the model.
+        options: options of the model.
 
     Raises:
-        ConfigError: the class refuses an option, or cannot be made like this.
+        ConfigError: the class rejects an option, or its constructor fails.
         UnsupportedError: as :func:`facts_of`.
     """
     name = getattr(make, "__name__", str(make))
@@ -121,7 +120,7 @@ def facts_of_class(make: Callable[..., Any], size: Sequence[int], options: Mappi
 
 
 def _memory(reference: _DryRun, inputs: _DryRun, state: _DryRun) -> str:
-    """Return the memory, from a run, one with other inputs, and one with another state."""
+    """Return the memory, from a reference run, a run with other inputs, and a run with another state."""
     if not reference.first_state.tensors:
         return "none"
     pairs = zip(reference.layers, inputs.layers, strict=True)
@@ -147,14 +146,14 @@ def _pull(note: _Note) -> Pull:
 
 
 def _spatial_output(note: _LayerNote, second: _LayerNote) -> SpatialOutput:
-    """Return the output of a layer's spatial part, from two runs of equal inputs with different parameters."""
+    """Describe the output of a layer's spatial part, from two runs with equal inputs and different parameters."""
     learned = bool(note.mixed_from & (_PARAMETERS | _STATES))
-    constant = not learned and torch.equal(note.mixed, second.mixed)  # not if parameters were detached
+    constant = not learned and torch.equal(note.mixed, second.mixed)  # parameters may be detached
     return SpatialOutput(note.mixed[0].numel(), learned, constant)
 
 
 def _fresh_copy(model: Any, jitter: float) -> Any:
-    """Return a copy on the CPU in float64 without gradients, with ``jitter`` of other parameters."""
+    """Return a copy on the CPU in float64 without gradients, with parameters changed by up to ``jitter``."""
     fresh = copy.deepcopy(model).cpu().double()
     draw = torch.Generator().manual_seed(1)
     with torch.no_grad():
@@ -165,7 +164,7 @@ def _fresh_copy(model: Any, jitter: float) -> Any:
 
 
 def _other_state(state: Any, jitter: float) -> Any:
-    """Return a state whose floating tensors differ by ``jitter``, as leaves of autograd's graph."""
+    """Return a state with floating tensors changed by up to ``jitter``, as leaves of autograd's graph."""
     draw = torch.Generator().manual_seed(2)
     for layer, tensors in enumerate(state.layers):
         leaves = []
@@ -183,13 +182,13 @@ def _check_pulls(model: str, first: _DryRun, runs: Sequence[_DryRun]) -> None:
     """Check that a model's pulls do not depend on values.
 
     Raises:
-        UnsupportedError: they do.
+        UnsupportedError: the pulls depend on values.
     """
     for run in runs:
-        if run.asked != first.asked:
+        if run.requests != first.requests:
             raise UnsupportedError(
-                f"{model} pulls {first.asked} with some values and {run.asked} with others, so that nothing can be "
-                "planned. Let what it pulls depend on sizes and options only, not on values."
+                f"{model} pulls {first.requests} with some values and {run.requests} with others, so training cannot "
+                "be planned. Let the pulls depend on sizes and options only, not on values."
             )
 
 
@@ -198,37 +197,39 @@ def _check_rows(model: Layered, layer: int, note: _LayerNote) -> None:
     """Check the output of a layer in time.
 
     Raises:
-        UnsupportedError: rows have another width than H, or depend on each other or on earlier calls.
+        UnsupportedError: the width of rows is not H, or rows depend on each other or on earlier calls.
     """
     name = type(model).__name__
-    h, repeated, moved = (model.temporal(layer, rows, note.state)[0] for rows in (note.mixed, note.mixed, note.moved))
+    h, repeated, changed_row = (
+        model.temporal(layer, rows, note.state)[0] for rows in (note.mixed, note.mixed, note.changed_row)
+    )
     if h.shape != (_NODES, model.hidden):
         raise UnsupportedError(
-            f"{name} gave an output of {tuple(h.shape)} for {_NODES} nodes and hidden={model.hidden}. Let step return "
-            f"an output of ({_NODES}, {model.hidden}) first."
+            f"{name} returned an output of {tuple(h.shape)} for {_NODES} nodes and hidden={model.hidden}. Let step "
+            f"return an output of ({_NODES}, {model.hidden}) first."
         )
     if not torch.equal(h, repeated):
         raise UnsupportedError(
-            f"{name} gives something else when step (or temporal_sequence) is called again: it keeps state elsewhere. "
-            "Take the state as arguments, and return it."
+            f"{name} returns something else when step (or temporal_sequence) is called again: it stores state in the "
+            "module. Take the state as arguments, and return it."
         )
-    if not torch.allclose(moved[1:], h[1:], rtol=1e-9, atol=1e-12):
+    if not torch.allclose(changed_row[1:], h[1:], rtol=1e-9, atol=1e-12):
         raise UnsupportedError(
-            f"{name} mixes nodes in step (or temporal_sequence): a node's output changes with another one's rows. They "
-            "lie on several ranks: mix them in spatial, by graph."
+            f"{name} mixes nodes in step (or temporal_sequence): a node's output changes with another node's rows. "
+            "Nodes are on several ranks: mix them in spatial, through graph."
         )
 
 
 @torch.no_grad()
 def _reach(model: Layered, layer: int) -> int:
-    """Return how many nodes away on a path a change of one node's input and state has an effect in a layer."""
+    """Return the distance on a path at which a change of one node's input and state still has an effect in a layer."""
     counted = DryView(_Origins())
     x = torch.rand(_NODES, model.width(layer), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     state = model.evolve(layer, counted, x, _other_state(model.initial_state(_NODES), 0.5))
     to_evolve = len(counted.notes)
     model.spatial(layer, counted, x, state)
     directions = [note.direction for note in counted.notes[to_evolve:]]
-    if "top" in directions:  # whose rows may be of any node
+    if "top" in directions:  # may return rows of any node
         return 0
     pulls = len(directions)
     nodes = pulls + 3
@@ -238,27 +239,27 @@ def _reach(model: Layered, layer: int) -> int:
     rows = model.spatial(layer, path, x, state)
     furthest = 0
     for change in (1.0, -1.0, 10.0, -10.0):
-        changed, moved = x.clone(), state
+        changed, changed_row = x.clone(), state
         changed[0] += change
         if state.per_vertex:
             for number, tensors in enumerate(state.layers):
                 copies = tuple(tensor.clone() for tensor in tensors)
                 for tensor in copies:
                     tensor[0] += change if tensor.is_floating_point() else 0
-                moved = moved.with_layer(number, copies)
-        differs = (model.spatial(layer, path, changed, moved) != rows).flatten(1).any(1)
+                changed_row = changed_row.with_layer(number, copies)
+        differs = (model.spatial(layer, path, changed, changed_row) != rows).flatten(1).any(1)
         furthest = max(furthest, int(differs.nonzero().max()) if differs.any() else 0)
     if furthest > pulls:
         raise UnsupportedError(
-            f"{type(model).__name__}.spatial mixes nodes otherwise than by the graph: it pulls {pulls} times, and a "
-            f"node {furthest} nodes away has an effect. They lie on several ranks: use graph.gcn, .mean or .messages."
+            f"{type(model).__name__}.spatial mixes nodes without the graph: it pulls {pulls} times, but a node "
+            f"{furthest} nodes away has an effect. Nodes are on several ranks: use graph.gcn, .mean or .messages."
         )
     return furthest
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Note:
-    """One aggregation that the model called."""
+    """A recorded aggregation of the model."""
 
     layer: int
     kind: str
@@ -270,7 +271,7 @@ class _Note:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _LayerNote:
-    """One layer: the output of its spatial part with its sources, and the state after its weights evolved."""
+    """Record of a layer: the output of its spatial part with its sources, and the state after ``evolve``."""
 
     mixed: Tensor
     hops: int
@@ -281,12 +282,12 @@ class _LayerNote:
 
     @property
     def evolved(self) -> tuple[Tensor, ...]:
-        """The weights of the layer."""
+        """The evolved weights of the layer."""
         tensors: tuple[Tensor, ...] = self.state.layers[self.layer]
         return tensors
 
     @property
-    def moved(self) -> Tensor:
+    def changed_row(self) -> Tensor:
         """The output of the spatial part, with another first row."""
         rows = self.mixed.clone()
         rows[0] += 1.0
@@ -297,9 +298,9 @@ class _DryRun:
     """One snapshot through all layers on nodes without edges.
 
     Args:
-        model: its floating parameters in float64.
-        jitter: how far the state is from the initial one.
-        scale: of the inputs, which are random.
+        model: model with parameters in float64.
+        jitter: largest change of the initial state.
+        scale: scale of the random inputs.
     """
 
     def __init__(self, model: Layered, *, jitter: float, scale: float = 1.0) -> None:
@@ -325,7 +326,7 @@ class _DryRun:
         after = model.evolve(layer, view, x, state)
         if after is not state and after.per_vertex:
             raise UnsupportedError(
-                f"{type(model).__name__}.evolve changes a state of nodes, but is called for weights alone. Change "
+                f"{type(model).__name__}.evolve changes a state of nodes, but it may change only weights. Change "
                 "a state of nodes in step or temporal_sequence."
             )
         evolved, _ = self.origins.of(*after.layers[layer]) if after is not state else (frozenset[str](), 0)
@@ -333,11 +334,12 @@ class _DryRun:
         view.check_features(type(model).__name__)
         if not isinstance(mixed, Tensor):
             raise UnsupportedError(
-                f"{type(model).__name__}.spatial returned {type(mixed).__name__}. Return a tensor, a row for each node."
+                f"{type(model).__name__}.spatial returned {type(mixed).__name__}. Return a tensor with a row for each "
+                "node."
             )
         if len(mixed) != _NODES:
             raise UnsupportedError(
-                f"{type(model).__name__}.spatial gave {len(mixed)} rows for {_NODES} nodes. Return one row for each."
+                f"{type(model).__name__}.spatial returned {len(mixed)} rows for {_NODES} nodes. Return a row for each."
             )
         sources, hops = self.origins.of(mixed)
         self.layers.append(_LayerNote(mixed.detach().clone(), hops, sources, after.detach(), layer, evolved))
@@ -345,13 +347,13 @@ class _DryRun:
         return after, bool(_PARAMETERS & self.origins.of(h)[0])
 
     @property
-    def asked(self) -> list[tuple[int, str, str, int]]:
+    def requests(self) -> list[tuple[int, str, str, int]]:
         """Layer, kind, direction and width of every aggregation."""
         return [(note.layer, note.kind, note.direction, note.width) for note in self.view.notes]
 
 
 class _Mark(torch.autograd.Function):
-    """The identity, which leaves the number of a pull in autograd's graph."""
+    """The identity, which records the number of a pull in autograd's graph."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, number: int) -> Tensor:
@@ -368,22 +370,22 @@ class _Origins:
 
     def __init__(self) -> None:
         self._labels: dict[int, str] = {}
-        self._leaves: list[Tensor] = []  # alive, so that no id is given again
+        self._leaves: list[Tensor] = []  # keeps leaves alive, so that ids are not reused
         self._pulls: list[tuple[frozenset[str], int]] = []
 
     def label(self, leaf: Tensor, name: str) -> None:
-        """Name a leaf of autograd's graph; leaves without a name are parameters."""
+        """Label a leaf of autograd's graph; leaves without a label are parameters."""
         self._leaves.append(leaf)
         self._labels[id(leaf)] = name
 
     def pulled(self, rows: Tensor, sources: frozenset[str], hops: int) -> Tensor:
-        """Return rows that were pulled, marked, so that :meth:`of` stops there."""
+        """Mark pulled rows, so that :meth:`of` stops there."""
         self._pulls.append((sources, hops))
         marked: Tensor = _Mark.apply(rows, len(self._pulls) - 1)
         return marked
 
     def of(self, *tensors: Tensor) -> tuple[frozenset[str], int]:
-        """Return the sources of some tensors, and the longest chain of pulls along edges that led to them."""
+        """Return the sources of some tensors, and the longest chain of pulls along edges that they depend on."""
         sources: set[str] = set()
         hops, visited, queue = 0, set(), []
         for x in tensors:
@@ -397,8 +399,8 @@ class _Origins:
                 continue
             visited.add(node)
             if isinstance(node, _Mark._backward_cls):
-                of_pull, chain = self._pulls[node.number]
-                sources |= of_pull
+                pull_sources, chain = self._pulls[node.number]
+                sources |= pull_sources
                 hops = max(hops, chain)
             elif hasattr(node, "variable"):
                 sources.add(self._labels.get(id(node.variable), "parameter"))
@@ -413,7 +415,7 @@ class DryView(GraphView):
     def __init__(self, origins: _Origins) -> None:
         self._origins, self._layer = origins, 0
         self.notes: list[_Note] = []
-        # the inputs, and what has been pulled of them alone, each with the version in which a view would keep it
+        # the inputs and pulls of them, which a view would cache, with their versions
         self.features: list[tuple[Tensor, int]] = []
 
     @property
@@ -422,7 +424,7 @@ class DryView(GraphView):
         return _NODES
 
     def layer(self, number: int) -> DryView:
-        """Return the view, which records for another layer from here on."""
+        """Return this view, which records another layer from now on."""
         self._layer = number
         return self
 
@@ -430,16 +432,16 @@ class DryView(GraphView):
         """Check that a model has not changed cached rows in place.
 
         Raises:
-            UnsupportedError: it has changed its input, or what was pulled of it, in place.
+            UnsupportedError: it has changed its input, or a pull of it, in place.
         """
         if any(x._version != version for x, version in self.features):
             raise UnsupportedError(
-                f"{model}.spatial changes in place its input, or what it pulled of it, which views keep from step to "
-                "step. Make another tensor: y = y * 0.9 instead of y *= 0.9."
+                f"{model}.spatial changes its input, or a pull of it, in place, but views cache these from step to "
+                "step. Make a new tensor: y = y * 0.9 instead of y *= 0.9."
             )
 
     def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
-        """Return the rows given.
+        """Return the rows.
 
         Raises:
             UnsupportedError: there is no such kind.
@@ -455,7 +457,7 @@ class DryView(GraphView):
         return z + 0 * (sent + received).sum(1, keepdim=True)
 
     def columns(self, x: Tensor, direction: str) -> Tensor:
-        """Return the rows given."""
+        """Return the rows."""
         return self._send("messages", direction, x, of_features=self._is_of_features(x))
 
     def edges(self, direction: str) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -464,7 +466,7 @@ class DryView(GraphView):
         return nodes, nodes, torch.ones(_NODES, 1, dtype=torch.float64)
 
     def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Return the rows of the largest scores, some of them again where k is larger than the number of nodes."""
+        """Return the k rows with the largest scores, repeating rows if k exceeds the number of nodes."""
         sent = self._send("top", "top", x, scores.unsqueeze(1), along_edges=False)
         best = torch.sort(sent[:, -1], descending=True, stable=True).indices[torch.arange(k) % _NODES]
         return sent[:, :-1].index_select(0, best), sent[:, -1].index_select(0, best)
@@ -475,13 +477,13 @@ class DryView(GraphView):
     def _send(
         self, kind: str, direction: str, *rows: Tensor, along_edges: bool = True, of_features: bool = False
     ) -> Tensor:
-        """Record rows that are sent side by side, and return them as they arrive."""
+        """Record rows that are sent together, and return them as received."""
         for tensor in rows:
             if not isinstance(tensor, Tensor):
-                raise UnsupportedError(f"graph.{kind} got a {type(tensor).__name__} where it takes rows, a tensor.")
+                raise UnsupportedError(f"graph.{kind} got a {type(tensor).__name__}. Pass a tensor of rows.")
             if len(tensor) != _NODES:
                 raise UnsupportedError(
-                    f"the model sends {len(tensor)} rows by graph.{kind}, where {_NODES} nodes are. Send one each."
+                    f"the model sends {len(tensor)} rows by graph.{kind} for {_NODES} nodes. Send one row for each."
                 )
         sent = torch.cat([tensor.flatten(1) for tensor in rows], dim=1) if len(rows) > 1 else rows[0]
         sources, hops = self._origins.of(sent)
@@ -490,14 +492,14 @@ class DryView(GraphView):
 
 
 class _Path(DenseView):
-    """A path of nodes, with edges both ways between neighbours."""
+    """A path of nodes, with edges in both directions."""
 
     def __init__(self, nodes: int) -> None:
         ones = torch.ones(nodes - 1, dtype=torch.float64)
         super().__init__(torch.diag(ones, 1) + torch.diag(ones, -1))
 
     def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Return k rows, some of them again where there are fewer nodes."""
+        """Return k rows, repeating rows if there are fewer nodes."""
         rows, best = super().top(x, scores, k)
         cycle = torch.arange(k) % len(rows)
         return rows[cycle], best[cycle]

@@ -20,9 +20,9 @@ class EvolveGCNH(GlorotModel):
     References: Pareja et al. 2020, "EvolveGCN", section 3.2 (weight evolution, -H) with the summary and the matrix GRU
     of section 3.4.
 
-    Differs from the paper: where a snapshot has fewer than H nodes the last one chosen is repeated, as the authors'
-    code does (the paper does not say); equal scores go to the lower node. PyG-Temporal's evolves the rows of W, with
-    biases that are vectors, multiplies r into U_c W instead of W, and applies no activation.
+    Differs from the paper: if a snapshot has fewer than H nodes, the last chosen node is repeated, as in the authors'
+    code (the paper does not say); ties go to the lower node. PyG-Temporal's version evolves the rows of W, has vectors
+    as biases, multiplies r with U_c W instead of W, and applies no activation.
     """
 
     def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1) -> None:
@@ -63,7 +63,7 @@ class EvolveGCNH(GlorotModel):
         return torch.cat([columns, columns[:, -1:].expand(-1, missing)], dim=1) if missing else columns
 
     def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
-        """ReLU(Ã x W_t): (n, width) -> (n, H)."""
+        """Return ReLU(Ã x W_t): (n, width) -> (n, H)."""
         weights = state.layers[layer][0]
         return apply_weights(graph.gcn(x), weights).relu_()
 
@@ -73,13 +73,13 @@ class EvolveGCNO(GlorotModel):
 
     Per layer, with W_t (width, H) and cell C_t: i, f, o = sigma(V_g W_{t-1} + U_g W_{t-1} + B_g),
     g = tanh(V_c W_{t-1} + U_c W_{t-1} + B_c), C_t = f * C_{t-1} + i * g, W_t = o * tanh(C_t); then h = ReLU(Ã_t x W_t).
-    W_0 is learned, C_0 is zero. V acts on the LSTM's input and U on its last output, which are one and the same here;
-    both are parameters, as in the paper: 4 (2 width^2 + width H) + width H numbers a layer.
+    W_0 is learned, C_0 is zero. V acts on the LSTM's input and U on its last output, which are the same here; both are
+    parameters, as in the paper: 4 (2 width^2 + width H) + width H numbers a layer.
 
     References: Pareja et al. 2020, "EvolveGCN", section 3.2 (weight evolution, -O) with the matrix LSTM of section 3.5.
 
-    Differs from the paper: nothing known. The authors' code evolves W by the GRU of -H, with W as its input too;
-    PyG-Temporal's does so over the rows of W, with biases that are vectors, and applies no activation.
+    Differs from the paper: not known to. The authors' code evolves W by the GRU of -H, with W as its input too.
+    PyG-Temporal's version does so over the rows of W, has vectors as biases, and applies no activation.
     """
 
     def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1) -> None:
@@ -96,15 +96,15 @@ class EvolveGCNO(GlorotModel):
         return State(tuple((first, torch.zeros_like(first)) for first in self.first_weights), per_vertex=False)
 
     def evolve(self, layer: int, graph: GraphView, x: Tensor, state: State) -> State:
-        """W_{t-1}, C_{t-1} -> W_t, C_t, each (width, H); the snapshot itself has no part in it."""
+        """Step the LSTM: W_{t-1}, C_{t-1} -> W_t, C_t, each (width, H); it does not read the snapshot."""
         weights, cell = state.layers[layer]
         bias = self.gate_bias[layer].view(4, *weights.shape)
         pre = torch.matmul(self.input_gates[layer] + self.state_gates[layer], weights) + bias
-        take, forget, give = torch.sigmoid(pre[:3])
-        cell = forget * cell + take * torch.tanh(pre[3])
-        return state.with_layer(layer, (give * torch.tanh(cell), cell))
+        input_gate, forget_gate, output_gate = torch.sigmoid(pre[:3])
+        cell = forget_gate * cell + input_gate * torch.tanh(pre[3])
+        return state.with_layer(layer, (output_gate * torch.tanh(cell), cell))
 
     def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
-        """ReLU(Ã x W_t): (n, width) -> (n, H)."""
+        """Return ReLU(Ã x W_t): (n, width) -> (n, H)."""
         weights = state.layers[layer][0]
         return apply_weights(graph.gcn(x), weights).relu_()

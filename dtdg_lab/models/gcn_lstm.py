@@ -23,8 +23,8 @@ class VertexLSTM(nn.Module):
     References: Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al. 2000; no peepholes.
 
     Args:
-        width: C, width of the input.
-        hidden: H, width of the output. Gates lie in the order i, f, g, o.
+        width: width of the input, C.
+        hidden: width of the output, H. Gates are in the order i, f, g, o.
     """
 
     def __init__(self, width: int, hidden: int) -> None:
@@ -54,8 +54,8 @@ class CDGCN(VertexLSTMModel):
     References: ESDG section 5.1 (and its two layers); Manessi, Rozza, Manzo 2020, "Dynamic graph convolutional
     networks" (Concatenate Dynamic-GCN).
 
-    Differs from the paper: as ESDG does, the skip connection carries Ã x, where Manessi et al. carry x itself. ESDG
-    redistributes Y; here what lies between the spatial and the temporal part is Y0, which is narrower.
+    Differs from the paper: as in ESDG, the skip connection carries Ã x; in Manessi et al. it carries x. ESDG
+    redistributes Y; here the spatial part outputs Y0, which is narrower.
     """
 
     def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1) -> None:
@@ -88,7 +88,7 @@ class GATLSTM(VertexLSTMModel):
     References: Velickovic et al. 2018, "Graph attention networks", equations 1 to 5, with the slope 0.2 of section 2.1
     and ELU; paired with an LSTM as in DyGNeX section 5.1 (GAT-LSTM, there after Wu et al. 2018).
 
-    Differs from the paper: no dropout. Edge weights have no part in attention.
+    Differs from the paper: no dropout. Attention ignores edge weights.
     """
 
     def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, heads: int = 2) -> None:
@@ -119,17 +119,17 @@ class GATLSTM(VertexLSTMModel):
 
 
 class MPNNLSTM(VertexLSTMModel):
-    """Message passing and LSTM, (n, F) -> (n, H) a snapshot; one layer is the whole of the paper's network.
+    """Message passing and LSTM, (n, F) -> (n, H) a snapshot; one layer is the paper's whole network.
 
-    H1 = ReLU(Ã x W_1), H2 = ReLU(Ã H1 W_2), y = [H1 ; H2] of width 2H; a first LSTM runs over y, a second one over the
-    hidden state of the first, node by node; h is the second one's.
+    H1 = ReLU(Ã x W_1), H2 = ReLU(Ã H1 W_2), y = [H1 ; H2] of width 2H; a first LSTM runs over y, a second LSTM over the
+    hidden state of the first, node by node; h is the hidden state of the second.
 
     References: Panagopoulos, Nikolentzos, Vazirgiannis 2021, "Transfer graph neural networks for pandemic forecasting",
     MPNN+LSTM.
 
     Differs from the paper: no batch norm and no dropout after the convolutions, since losses must not depend on how a
-    sequence is cut; the readout is one linear map of the second LSTM's state, where the authors' code has two layers
-    over both LSTMs' states and the inputs. PyG-Temporal's has the norm, the dropout and a bias in each convolution.
+    sequence is cut. The readout is one linear map of the second LSTM's state; the authors' code has two layers over
+    both LSTMs' states and the inputs. PyG-Temporal's version has the norm, the dropout and a bias in each convolution.
     """
 
     remembers = 4  # hidden states and cells of both LSTMs: h1, c1, h2, c2
@@ -144,7 +144,7 @@ class MPNNLSTM(VertexLSTMModel):
         self.reset_parameters()
 
     def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
-        """Return H1 beside Ã H1: (n, width) -> (n, 2H)."""
+        """Return [H1 ; Ã H1]: (n, width) -> (n, 2H)."""
         first = (graph.gcn(x) @ self.first[layer]).relu_()
         return torch.cat([first, graph.gcn(first)], dim=1)
 

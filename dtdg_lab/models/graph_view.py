@@ -1,4 +1,4 @@
-"""A model's view of the neighbours of nodes, and the dense reference of it."""
+"""A model's view of a graph, and its dense reference implementation."""
 
 from __future__ import annotations
 
@@ -9,47 +9,48 @@ from torch import Tensor
 
 from dtdg_lab.core.errors import UnsupportedError
 
-# kind of a pull -> the edges along which rows are received
+# kind of a pull -> direction of its edges
 DIRECTION_OF = {"gcn": "in", "mean": "in", "diffusion-in": "in", "diffusion-out": "out", "attention": "in"}
-REDUCTIONS = ("sum", "mean", "amax")  # of messages
+REDUCTIONS = ("sum", "mean", "amax")  # reductions of messages
 
 
 def check_pull(kind: str, scores: object) -> None:
     """Check a model's call of :meth:`GraphView.pull`.
 
     Raises:
-        UnsupportedError: there is no such kind, or scores are given where the kind has none, or are missing.
+        UnsupportedError: there is no such kind, or scores are missing for ``attention`` or given for another kind.
     """
     if kind not in DIRECTION_OF:
-        raise UnsupportedError(f"the model pulls {kind!r}: a view offers {', '.join(DIRECTION_OF)}.")
+        raise UnsupportedError(f"the model pulls {kind!r}, but a view offers only {', '.join(DIRECTION_OF)}.")
     if (scores is None) == (kind == "attention"):
-        raise UnsupportedError(f"a pull of {kind!r} with scores {scores is not None}: attention alone takes them.")
+        given = "without scores" if scores is None else "with scores"
+        raise UnsupportedError(f"a pull of {kind!r} {given}: only attention takes scores, and it needs them.")
 
 
 class GraphView:
-    """A model's view of neighbours, which a strategy implements.
+    """A model's view of nodes and their neighbours, implemented by the engine.
 
-    A view may stand for S snapshots stacked block-diagonally (rows s n .. (s + 1) n - 1 are snapshot s); its methods
-    then work on all of them at once, and a model cannot tell. A model calls :meth:`gcn`, :meth:`mean`,
-    :meth:`attention`, :meth:`messages` and :meth:`top`; a strategy's view defines :meth:`pull`, :meth:`columns`,
-    :meth:`edges` and ``top``, and where they differ from the default :meth:`num_targets` and :meth:`drawn_share`.
+    A view may have S snapshots, stacked block-diagonally (rows s n .. (s + 1) n - 1 are snapshot s). Its methods then
+    work on all of them at once, transparently to the model. A model calls :meth:`gcn`, :meth:`mean`,
+    :meth:`attention`, :meth:`messages` and :meth:`top`. A subclass defines :meth:`pull`, :meth:`columns`,
+    :meth:`edges` and ``top``, and optionally :meth:`num_targets` and :meth:`drawn_share`.
     """
 
     @property
     def num_rows(self) -> int:
-        """Nodes whose rows the model computes (own rows first)."""
+        """Number of rows that the model computes (own rows first)."""
         raise NotImplementedError
 
     def layer(self, number: int) -> GraphView:
-        """Return the view of one layer: a strategy may count, or lay out, layers apart."""
+        """Return the view of one layer; layers may have different rows or records."""
         return self
 
     def gcn(self, x: Tensor) -> Tensor:
-        """Return Ã x, symmetrically normalised, with self loops: (n, F) -> (n, F)."""
+        """Return Ã x, symmetrically normalised, with self-loops: (n, F) -> (n, F)."""
         return self.pull(x, "gcn")
 
     def mean(self, x: Tensor, edges: str = "in") -> Tensor:
-        """Return the weighted mean over in- or out-neighbours (``edges``), 0 where there are none: (n, F) -> (n, F)."""
+        """Return the weighted mean over in- or out-neighbours (``edges``), 0 without any: (n, F) -> (n, F)."""
         return self.pull(x, "diffusion-out" if edges == "out" else "mean")
 
     def attention(self, x: Tensor, scores_from: Tensor, scores_to: Tensor) -> Tensor:
@@ -69,24 +70,23 @@ class GraphView:
         edges: str = "in",
         reduce: str = "sum",
     ) -> Tensor:
-        """Return any message of every edge, reduced by the node that receives it: (n, F) -> (n, C).
+        """Compute a message for every edge, and reduce them by receiving node: (n, F) -> (n, C).
 
         Args:
-            x: (n, F) rows that are sent.
-            message: ``message(x_source, x_target, weight)``: (E, F), (E, F) and (E, 1), or None where edges carry no
-                weight -> (E, C).
+            x: (n, F) rows to send.
+            message: ``message(x_source, x_target, weight)``: (E, F), (E, F) and (E, 1), or None without edge weights,
+                -> (E, C).
             edges: ``in`` receives along edges, ``out`` against them.
-            reduce: ``sum``, ``mean`` or ``amax``; a node without such edges gets 0. Where neighbours are sampled, a sum
-                is divided by the share that was drawn.
+            reduce: ``sum``, ``mean`` or ``amax``; a node without such edges gets 0. A sum over sampled neighbours is
+                divided by the sampled share.
 
         Raises:
-            UnsupportedError: there is no such way to reduce, the view cannot send messages along such edges, or the
-                message fails where edges carry no weight.
+            UnsupportedError: ``reduce`` or ``edges`` is unknown or not supported, or the message fails without weights.
         """
         if reduce not in REDUCTIONS:
-            raise UnsupportedError(f"reduce={reduce!r}: messages are reduced by {', '.join(REDUCTIONS)}. Choose one.")
+            raise UnsupportedError(f"reduce={reduce!r} is unknown. Choose one of {', '.join(REDUCTIONS)}.")
         if edges not in ("in", "out"):
-            raise UnsupportedError(f"edges={edges!r}: messages are received along 'in'- or 'out'-edges. Choose one.")
+            raise UnsupportedError(f"edges={edges!r} is unknown. Choose 'in' or 'out'.")
         sources = self.columns(x, edges)
         source, target, weight = self.edges(edges)
         try:
@@ -96,7 +96,7 @@ class GraphView:
                 raise
             raise UnsupportedError(
                 f"graph.messages: the message raised {error}. Edges of this graph carry no weights, so its third "
-                "argument is None: write it for None too, or choose a graph with weights."
+                "argument is None. Handle None in the message, or choose a graph with weights."
             ) from error
         received = sent.new_zeros(self.num_targets(x, edges), *sent.shape[1:])
         if reduce == "sum":
@@ -106,14 +106,14 @@ class GraphView:
         return received.scatter_reduce(0, index, sent, reduce, include_self=False)
 
     def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Return the rows of the k nodes of the snapshot with the largest scores, largest first, and these scores.
+        """Return the rows and scores of the k nodes of the snapshot with the largest scores, largest first.
 
-        Ties go to the lower node; fewer than k nodes give all of them. Differentiable in both.
+        Ties go to the lower node. Differentiable in both.
 
         Args:
             x: (n, F).
             scores: (n,).
-            k: how many.
+            k: number of nodes.
 
         Returns:
             (min(k, N), F) rows and (min(k, N),) scores; the same for every part of the snapshot.
@@ -121,7 +121,7 @@ class GraphView:
         raise NotImplementedError
 
     def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
-        """Return one hop of neighbours' rows combined, (n, F) -> (n, F).
+        """Combine the neighbours' rows over one hop, (n, F) -> (n, F).
 
         Args:
             x: (n, F) rows; for ``attention`` (n, heads d).
@@ -136,39 +136,39 @@ class GraphView:
         raise NotImplementedError
 
     def edges(self, direction: str) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return of every edge the column it comes from, the row it goes to, (E,) each, and its weight, (E, 1)."""
+        """Return the source column and target row of every edge, (E,) each, and its weight, (E, 1) or None."""
         raise NotImplementedError
 
     def num_targets(self, x: Tensor, direction: str) -> int:
-        """Return the number of rows that receive along a direction: of x, the first ones."""
+        """Return the number of rows that receive along a direction; they are the first rows of x."""
         return len(x)
 
     def drawn_share(self, direction: str) -> Tensor | None:
-        """Return the share of each row's neighbours that were drawn, (n,); None where all are here."""
+        """Return the sampled share of each row's neighbours, (n,); None without sampling."""
         return None
 
 
 class DenseView(GraphView):
-    """A snapshot, or several stacked block-diagonally (``torch.block_diag``), as one (N, N) matrix.
+    """A view of a dense (N, N) matrix: a snapshot, or several stacked with ``torch.block_diag``.
 
     Args:
-        adjacency: (N, N); row v holds the weights of the edges into v.
+        adjacency: (N, N); row v has the weights of the edges into v.
     """
 
     def __init__(self, adjacency: Tensor) -> None:
         self.adjacency = adjacency
 
     def layer(self, number: int) -> DenseView:
-        """Return the view: all layers see the same."""
+        """Return this view: all layers are alike."""
         return self
 
     @property
     def num_rows(self) -> int:
-        """N."""
+        """Number of nodes, N."""
         return len(self.adjacency)
 
     def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
-        """Return one hop of neighbours' rows combined, (N, F) -> (N, F)."""
+        """Combine the neighbours' rows over one hop, (N, F) -> (N, F)."""
         check_pull(kind, scores)
         if scores is not None:
             return _attention(self.adjacency, x, *scores)
@@ -177,7 +177,7 @@ class DenseView(GraphView):
         return _row_mean(self.adjacency.T if kind == "diffusion-out" else self.adjacency) @ x
 
     def columns(self, x: Tensor, direction: str) -> Tensor:
-        """Return the rows themselves: all nodes are here."""
+        """Return x: it has the rows of all nodes."""
         return x
 
     def edges(self, direction: str) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -189,13 +189,15 @@ class DenseView(GraphView):
     def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Return the k largest scores and their rows, ties to the lower node."""
         if scores.shape != x.shape[:1]:
-            raise UnsupportedError(f"graph.top got scores of {tuple(scores.shape)} for {len(x)} nodes: give (n,).")
+            raise UnsupportedError(
+                f"graph.top got scores of shape {tuple(scores.shape)} for {len(x)} nodes. Give shape ({len(x)},)."
+            )
         top_rows = torch.sort(scores, descending=True, stable=True).indices[:k]
         return x[top_rows], scores[top_rows]
 
 
 def dense_gcn(adjacency: Tensor) -> Tensor:
-    """Return D^-1/2 (A + I) D^-1/2 with D = 1 + weighted in-degree, (N, N), written out."""
+    """Return the dense matrix D^-1/2 (A + I) D^-1/2 with D = 1 + weighted in-degree, (N, N)."""
     scale = (1.0 + adjacency.sum(dim=1)).pow(-0.5)
     return scale[:, None] * (adjacency + torch.eye(len(adjacency), dtype=adjacency.dtype)) * scale[None, :]
 

@@ -1,4 +1,4 @@
-"""GraphSAGE: each node beside the mean of its in-neighbours; nothing is remembered between snapshots."""
+"""GraphSAGE with the mean aggregator; it has no state between snapshots."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class GraphSAGE(GlorotModel):
     References: Hamilton, Ying, Leskovec 2017, "Inductive representation learning on large graphs", Algorithm 1 with the
     mean aggregator of section 3.3.
 
-    Differs from the paper: no normalisation of h to length 1 (Algorithm 1, line 7); a bias is added; where edges carry
-    weights, the mean is weighted; a node without in-neighbours has mean 0.
+    Differs from the paper: h is not normalised to length 1 (Algorithm 1, line 7); a bias is added; edge weights weight
+    the mean; a node without in-neighbours has mean 0.
     """
 
     remembers = 0
@@ -27,7 +27,7 @@ class GraphSAGE(GlorotModel):
         self.reset_parameters()
 
     def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
-        """Return rows beside the mean over in-neighbours: (n, width) -> (n, 2 width)."""
+        """Return [x ; mean over in-neighbours]: (n, width) -> (n, 2 width)."""
         return torch.cat([x, graph.mean(x)], dim=1)
 
     def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:

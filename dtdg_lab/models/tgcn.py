@@ -28,7 +28,7 @@ class TGCN(GlorotModel):
     def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, gc_layers: int = 1) -> None:
         super().__init__(features, hidden, layers, outputs=outputs)
         if gc_layers not in (1, 2):
-            raise ConfigError(f"gc_layers={gc_layers}: allowed are 1 (PyG-Temporal's cell) and 2 (the paper's).")
+            raise ConfigError(f"gc_layers={gc_layers}: choose 1 (PyG-Temporal's cell) or 2 (the paper's).")
         self.gc_layers = gc_layers
         widths = [self.width(layer) for layer in range(layers)]
         if gc_layers == 1:
@@ -42,7 +42,7 @@ class TGCN(GlorotModel):
         self.reset_parameters()
 
     def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
-        """Pull rows for the graph convolution: (n, width) -> (n, width) with one layer, (n, H) with two."""
+        """Pull rows for the graph convolution: (n, width) -> (n, width), or (n, H) with two layers."""
         pulled = graph.gcn(x)
         if self.gc_layers == 1:
             return pulled
@@ -60,14 +60,14 @@ class TGCN(GlorotModel):
         return hs, state.with_layer(layer, (carried(hs, heights),))
 
     def states_after(self, layer: int, x: Tensor, h: Tensor, state: State) -> tuple[Tensor, ...]:
-        """Return the output: it is the hidden state."""
+        """Return the output, which is the hidden state."""
         return (h.detach(),)
 
     def _fused(self, layer: int) -> tuple[Tensor, Tensor]:
         """Return weights (C, 3H) and bias (3H,) from pulled features to the gates' inputs.
 
-        With one graph convolution two linear maps follow each other, c_g = x V_g + a_g and c_g W_g + b_g; one matrix
-        V_g W_g stands for both.
+        With one graph convolution, two linear maps follow each other, c_g = x V_g + a_g and c_g W_g + b_g; they are
+        fused to the matrix V_g W_g.
         """
         gates, bias = self.input_gates[layer], self.gate_bias[layer]
         if self.gc_layers == 2:

@@ -82,7 +82,7 @@ def test_every_knob_of_fetched_features_in_a_running_job(session: Session, remot
     for why, links in (("names part 9", "9>0 delay=5"), ("delay", "1>0 delay=-3"), ("rate", "1>0 rate=-1")):
         with pytest.raises(ConfigError, match=why):
             run.set(links=links)
-    refused(run, "batch_length=9999 of a training split", batch_length=9999)
+    refused(run, "batch_length=9999 exceeds the training split", batch_length=9999)
     for live_settings in EPOCH:
         change(run, **live_settings)
     until(lambda: all(map(ended, first.values())), what="servers end with what they served")

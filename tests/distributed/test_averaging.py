@@ -502,8 +502,8 @@ def test_averagers_follow_one_another_on_one_group() -> None:
 def test_rounds_of_another_run_are_refused() -> None:
     validate_settings, consequence = run_ranks(replay_of_another, 2)
     assert validate_settings.startswith("ConfigError: replay: round 1 was joined at step 4")
-    assert "cannot be followed at step 2" in validate_settings
-    assert "cannot be followed at step 2" in consequence
+    assert "does not fit step 2" in validate_settings
+    assert "does not fit step 2" in consequence
 
 
 @pytest.fixture(scope="module")

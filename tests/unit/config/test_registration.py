@@ -390,7 +390,7 @@ class TakesNoOutputs(SmoothedGCN):
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (LooksAtValues, "with some values and .* Let what it pulls depend on sizes and options only"),
+        (LooksAtValues, "with some values and .* Let the pulls depend on sizes and options only"),
         (TakesNoOutputs, r"TakesNoOutputs\(8, 32, 2\) .*raised TypeError: .*outputs.* constructor takes features"),
     ],
 )

@@ -298,19 +298,19 @@ class LooksAtValues(Smoothed):
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (OfTheWrongHeight, "sends 2 rows by graph.gcn, where 16 nodes are"),
-        (LosesRows, "gave 1 rows for 16 nodes"),
-        (PullsHearsay, "pulls 'hearsay': a view offers gcn, mean"),
+        (OfTheWrongHeight, "sends 2 rows by graph.gcn for 16 nodes"),
+        (LosesRows, "returned 1 rows for 16 nodes"),
+        (PullsHearsay, "pulls 'hearsay', but a view offers only gcn, mean"),
         (LooksAtValues, "with some values and .* with others"),
-        (ChangesWhatIsKept, r"changes in place its input, or what it pulled .* y = y \* 0.9"),
-        (ChangesItsInput, "changes in place its input"),
+        (ChangesWhatIsKept, r"changes its input, or a pull of it, in place.* y = y \* 0.9"),
+        (ChangesItsInput, "changes its input"),
         (EvolvesNodes, "evolve changes a state of nodes"),
         (DropsOut, "draws random numbers"),
-        (MixesAllNodes, "mixes nodes otherwise than by the graph: it pulls 1 times, and a node 3 nodes away"),
+        (MixesAllNodes, "mixes nodes without the graph: it pulls 1 times, but a node 3 nodes away"),
         (MixesInStep, "mixes nodes in step"),
         (IsTooWide, r"an output of \(16, 8\) for 16 nodes and hidden=4"),
         (ReturnsNothing, "spatial returned NoneType. Return a tensor"),
-        (SwapsArguments, "graph.messages got a function where it takes rows"),
+        (SwapsArguments, "graph.messages got a function. Pass a tensor of rows"),
         (HasNoStep, r"HasNoStep defines no step\(layer, x, ...\)"),
         (
             HasATypo,
@@ -328,7 +328,7 @@ def test_a_step_gives_back_the_state_that_it_takes() -> None:
         def step(self, layer: int, x: Tensor, h: Tensor) -> tuple[Tensor]:
             return (h,)
 
-    with pytest.raises(ConfigError, match="takes 1 tensors of state and returned 0 after the output"):
+    with pytest.raises(ConfigError, match="takes 1 tensors of state but returned 0 after the output"):
         Forgets(3, 4).facts  # noqa: B018
 
 
@@ -350,7 +350,7 @@ def test_a_step_that_returns_one_tensor() -> None:
         def step(self, layer: int, x: Tensor) -> Tensor:
             return torch.relu(self.convolve[layer](x))
 
-    with pytest.raises(ConfigError, match="takes 1 tensors of state and returned one tensor alone"):
+    with pytest.raises(ConfigError, match="takes 1 tensors of state but returned only one tensor"):
         Alone(3, 4).facts  # noqa: B018
     assert Stateless(3, 4).facts.memory == "none"
 

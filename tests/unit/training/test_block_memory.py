@@ -58,7 +58,7 @@ def test_a_large_budget_takes_one_block_and_a_tiny_one_says_what_is_needed(graph
     config = _config(model="cdgcn", blocks=0)
     built = build(config, graph, SoloGroup())
     assert built.strategy.plan is not None and built.strategy.plan.blocks == 1
-    with pytest.raises(DataError, match=r"the least is 0\.\d+ GiB, with blocks=\d+") as refused:
+    with pytest.raises(DataError, match=r"they need at least 0\.\d+ GiB, with blocks=\d+") as refused:
         build(config.replace(memory_gib=1e-5), graph, SoloGroup())
     least = float(str(refused.value).split("they need at least ")[1].split(" GiB")[0])
     enough = build(config.replace(memory_gib=1.02 * least), graph, SoloGroup())

@@ -399,7 +399,7 @@ def test_what_cannot_be_built_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(PlanError, match="cache what the model's layers reach"):
         target_blocks(own, FEW, shape)
     monkeypatch.setattr(blocks_module, "_MOST_ROWS", 3 * 5 - 1)
-    with pytest.raises(PlanError, match=r"3 snapshots with .* rows each: at most 14"):
+    with pytest.raises(PlanError, match=r"3 snapshots with .* rows each exceed the limit of 14"):
         target_blocks(part, FEW, shape)
     with pytest.raises(PlanError, match="0 layers"):
         BlockShape(0, 1, "none")

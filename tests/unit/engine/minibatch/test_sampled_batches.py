@@ -316,11 +316,11 @@ def test_more_fanouts_than_layers_are_refused() -> None:
 
 
 def test_seeds_that_are_none_are_refused() -> None:
-    with pytest.raises(DataError, match="part 1 has no node whose label may be trained"):
+    with pytest.raises(DataError, match="part 1 has no node with a training label"):
         _batches(seeds=np.zeros(0, np.int64))
     with pytest.raises(PlanError, match="mini-batches of 0 nodes"):
         _batches(0)
     with pytest.raises(PlanError, match="mini-batch -1"):
         _batches().batch(-1)
-    with pytest.raises(ConfigError, match="batch_length=6 of a training split of 5 snapshots"):
+    with pytest.raises(ConfigError, match="batch_length=6 exceeds the training split of 5 snapshots"):
         stretches_of(TRAIN, 6)

@@ -235,7 +235,7 @@ def test_a_snapshot_source_makes_each_way_once_and_again_after_release() -> None
 
 @pytest.mark.parametrize("part", [-1, 2])
 def test_a_part_that_there_is_not_is_refused(part: int) -> None:
-    with pytest.raises(PlanError, match=rf"part {part} in 1 snapshots.*numbered 0 to 1"):
+    with pytest.raises(PlanError, match=rf"part {part} in 1 snapshots.*from 0 to 1"):
         part_edges(_snapshots(1, False), _partition(2), part)
 
 
@@ -259,12 +259,12 @@ def test_no_snapshots_other_vertices_and_other_ways_are_refused() -> None:
     ("changed", "words"),
     [
         ({"columns": 1}, "2 rows of 2 edges do not fit 2 indices, 1 columns"),
-        ({"indptr": np.array([0, 1, 1])}, "2 rows of 1 edges do not fit 2 indices"),
+        ({"indptr": np.array([0, 1, 1])}, "2 rows with 1 edges do not fit 2 indices"),
         ({"degrees": np.zeros(2)}, "degrees of 2 and 3 columns"),
         ({"other_degrees": np.zeros(4)}, "degrees of 3 and 4 columns"),
-        ({"weights": np.ones(3, np.float32)}, "3 weights of 2 edges"),
-        ({"indices": np.array([1, 3], np.int32)}, "columns 1 to 3; there are 0 to 2"),
-        ({"indices": np.array([-1, 2], np.int32)}, "columns -1 to 2; there are 0 to 2"),
+        ({"weights": np.ones(3, np.float32)}, "3 weights for 2 edges"),
+        ({"indices": np.array([1, 3], np.int32)}, "columns 1 to 3, but columns are 0 to 2"),
+        ({"indices": np.array([-1, 2], np.int32)}, "columns -1 to 2, but columns are 0 to 2"),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(changed: dict[str, object], words: str) -> None:

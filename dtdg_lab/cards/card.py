@@ -25,9 +25,10 @@ from dtdg_lab.runs.charts import drawn_charts
 from dtdg_lab.runs.html import plotly_js, render, templates
 from dtdg_lab.runs.json_files import write_text
 from dtdg_lab.runs.plot import plot
+from dtdg_lab.runs.report import page_cards
 from dtdg_lab.runs.stored_run import open_run
 from dtdg_lab.visualization.chart import CaptionedFigure, Chart, ChartOptions, Figure
-from dtdg_lab.visualization.sheet import STUDY_HEIGHT, sheet, standalone
+from dtdg_lab.visualization.sheet import STUDY_HEIGHT, sheet
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -428,8 +429,8 @@ class Card:
                 card=self.html(),
                 note=self.note,
                 library=plotly_js(),
-                figures={name: standalone(figure) for name, (figure, _) in pictures.items()},
-                captions={name: caption for name, (_, caption) in pictures.items()},
+                figures={name: figure for name, (figure, _) in pictures.items()},
+                cards=page_cards(pictures),
                 katex=katex_js(),
             ),
         )

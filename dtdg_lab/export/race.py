@@ -25,7 +25,7 @@ from dtdg_lab.runs.html import plotly_js, render, template
 from dtdg_lab.runs.json_files import dumps, reading
 from dtdg_lab.runs.provenance import provenance
 from dtdg_lab.runs.registered_code import read_extensions
-from dtdg_lab.runs.report import changed_settings
+from dtdg_lab.runs.report import changed_settings, page_cards
 from dtdg_lab.studies import race_result
 from dtdg_lab.studies.race_plan import FILE, FOLDER, RacePlan
 from dtdg_lab.studies.race_result import Race, RaceRun
@@ -210,7 +210,7 @@ def race_page(race: Race, *, most_bytes: int = MOST_BYTES) -> bytes:
         race=race,
         library=plotly_js(),
         figures={name: figure for name, (figure, _) in panels.items()},
-        captions={name: caption for name, (_, caption) in panels.items()},
+        cards=page_cards(panels),
         runs=_runs(race),
         settings={label: changed_settings(config) for label, config in race.configs.items()},
         more=PLACE,

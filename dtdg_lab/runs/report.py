@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,8 @@ from dtdg_lab.runs.html import plotly_js, render
 from dtdg_lab.runs.json_files import write_text
 from dtdg_lab.runs.provenance import evaluation_summary
 from dtdg_lab.runs.summary import SUMMARY_MEANINGS
-from dtdg_lab.visualization.chart import Chart, ChartOptions, Figure
-from dtdg_lab.visualization.sheet import PLOT_HEIGHT
+from dtdg_lab.visualization.chart import CaptionedFigure, ChartOptions, Figure, Section
+from dtdg_lab.visualization.sheet import PLOT_HEIGHT, STUDY_HEIGHT
 
 _NAMED = ("system", "dataset", "model")
 
@@ -123,7 +123,9 @@ def report_page(run: ReadableRun, *, status: dict[str, Any] | None = None, more:
         ],
         library=plotly_js(),
         figures={chart.name: figure for chart, (figure, _) in cards.items()},
-        cards=[_card(chart, *card) for chart, card in cards.items()],
+        cards=[
+            page_card(chart.name, *card, section=chart.section, height=PLOT_HEIGHT) for chart, card in cards.items()
+        ],
         numbers=[
             (name, _with_unit(name, summary[name]), meaning)
             for name, meaning in SUMMARY_MEANINGS.items()
@@ -145,17 +147,24 @@ def _first_data(events: list[dict[str, Any]], kind: str) -> dict[str, Any]:
     return next((event["data"] or {} for event in events if event["kind"] == kind), {})
 
 
-def _card(chart: Chart, figure: Figure, caption: str) -> dict[str, Any]:
-    """Return the texts of a chart: title, unit and colour keys stand above the plot, the caption below."""
+def page_card(name: str, figure: Figure, caption: str, *, section: Section, height: int) -> dict[str, Any]:
+    """Return the texts of a chart: title, unit and colour keys stand above the plot, the caption below.
+
+    Args:
+        name: of the chart on the page.
+        figure: a card.
+        caption: of the chart.
+        section: of the page.
+        height: pixels of a plot that has no height of its own.
+    """
     layout = figure["layout"]
-    height = layout.get("height", PLOT_HEIGHT)
-    return {
-        "name": chart.name,
-        "section": chart.section,
-        "caption": caption,
-        "height": height,
-        **layout["meta"]["card"],
-    }
+    texts = {"name": name, "section": section, "caption": caption, "height": layout.get("height", height)}
+    return {**texts, **layout["meta"]["card"]}
+
+
+def page_cards(cards: Mapping[str, CaptionedFigure]) -> list[dict[str, Any]]:
+    """Return the texts of charts of equal rank, by their names on the page."""
+    return [page_card(name, *card, section="supporting", height=STUDY_HEIGHT) for name, card in cards.items()]
 
 
 def _with_unit(name: str, value: Any) -> str | None:

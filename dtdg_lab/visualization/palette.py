@@ -20,6 +20,7 @@ BASELINE_COLOUR = "#5B5F66"
 MARK_COLOUR = "#4B2A7B"
 WARNING_COLOUR = "#B3261E"
 TEXT_COLOUR = "#24292F"
+SOFT_COLOUR = "#57606A"  # of words beside others
 INK_COLOUR = "#1B1F23"  # of words on light bars, whose colour is the same in both themes
 GRID_COLOUR = "#E7EAEE"
 AMBER_COLOURS = ("#FBEBCB", "#F3C766", "#C98A00")  # from little to much

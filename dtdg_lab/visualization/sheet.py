@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dtdg_lab.visualization.chart import SECTIONS, CaptionedFigure, Chart, Figure
-from dtdg_lab.visualization.palette import TEXT_COLOUR
+from dtdg_lab.visualization.palette import SOFT_COLOUR, TEXT_COLOUR
 from dtdg_lab.visualization.traces import escaped
 
 WIDE = "timeline"  # a chart as wide as the sheet, though it is no picture
@@ -22,7 +22,6 @@ TITLE_HEIGHT, KEYS_HEIGHT, CAPTION_HEIGHT, LINE_HEIGHT = 24, 18, 12, 17
 TICK_LINE = 13  # of a further line of names under an axis
 SHEET_TITLE = 40
 LETTER = 6.3  # pixels of a letter
-SOFT_COLOUR = "#57606A"
 SYMBOLS: Mapping[str, str] = MappingProxyType(
     {
         "line": "━",

@@ -95,10 +95,17 @@ def box(x: tuple[float, float], y: tuple[float, float], **style: Any) -> Attribu
     return {"type": "rect", "xref": "x", "yref": "y", "x0": x[0], "x1": x[1], "y0": y[0], "y1": y[1], **style}
 
 
-def label(text: str, x: float | str, y: float, colour: str = TEXT_COLOUR, size: int = 11, **extra: Any) -> Attributes:
+def label(text: str, x: float | str, y: float, colour: str = TEXT_COLOUR, size: float = 11, **extra: Any) -> Attributes:
     """Return a text at a point of the chart."""
     placed = {"text": text, "x": x, "y": y, "xref": "x", "yref": "y", "showarrow": False}
     return {**placed, "font": {"size": size, "color": colour}, **extra}
+
+
+def paper_label(
+    text: str, x: float, y: float, colour: str = TEXT_COLOUR, size: float = 11.5, **extra: Any
+) -> Attributes:
+    """Return a text whose position is in shares of the plot."""
+    return label(text, x, y, colour, size, **{"xref": "paper", "yref": "paper", **extra})
 
 
 def whiskers(

@@ -24,7 +24,7 @@ from dtdg_lab.systems.decayed_windows.step_windows import (
 )
 from dtdg_lab.systems.decayed_windows.window_picture import DECAYED, FULL
 from dtdg_lab.visualization.axes import FROM_ZERO
-from dtdg_lab.visualization.changes.marks import HALF_WIDTH, with_changes
+from dtdg_lab.visualization.changes.marks import over_steps
 from dtdg_lab.visualization.chart import NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Figure, Key, card
 from dtdg_lab.visualization.numbers import percent_text, seconds_text
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, PHASE_COLOURS, series_colour
@@ -109,7 +109,8 @@ def rows_figure(tables: RunTables, options: ChartOptions) -> Figure:
         data.insert(0, line("if all were full", x, full_rows, BASELINE_COLOUR, hover, width=1, dash="dot"))
         keys.append(("if all were full", BASELINE_COLOUR, "dash"))
     axis: Attributes = {**FROM_ZERO, "nticks": 4, "tickformat": "~s"}
-    return _over_steps(tables, means.steps, card(data, title, unit=unit, keys=keys, x_title=STEPS_TITLE, yaxis=axis))
+    figure = card(data, title, unit=unit, keys=keys, x_title=STEPS_TITLE, yaxis=axis)
+    return over_steps(figure, tables, means.steps[0], means.steps[-1])
 
 
 def rows_caption(tables: RunTables, options: ChartOptions) -> str:
@@ -125,14 +126,6 @@ def rows_caption(tables: RunTables, options: ChartOptions) -> str:
 def steps_text(count: int) -> str:
     """Return a number of steps in words."""
     return f"{count} steps" if count != 1 else "step"
-
-
-def _over_steps(tables: RunTables, steps: Array, figure: Figure) -> Figure:
-    """Return a figure with the axis of steps, and the changes on it."""
-    begin, end = float(steps[0]) - 0.5, float(steps[-1]) + 0.5
-    figure["layout"]["xaxis"]["range"] = [begin, end]
-    figure["layout"] = with_changes(figure["layout"], tables, "steps", begin, end, width=HALF_WIDTH)
-    return figure
 
 
 # Phases by step
@@ -158,7 +151,8 @@ def phases_figure(tables: RunTables, options: ChartOptions) -> Figure:
             hover = "step %{x}: %{y:.3~g} ms"
             data.append(bars(PHASE_NAMES[phase], steps.tolist(), milliseconds, None, hover, marker=marker))
     layout: Attributes = {"barmode": "stack", "bargap": 0.08, "yaxis": {**FROM_ZERO, "nticks": 4}}
-    return _over_steps(tables, steps, card(data, title, unit=unit, keys=keys, x_title=STEPS_TITLE, **layout))
+    figure = card(data, title, unit=unit, keys=keys, x_title=STEPS_TITLE, **layout)
+    return over_steps(figure, tables, steps[0], steps[-1])
 
 
 def phases_caption(tables: RunTables, options: ChartOptions) -> str:
@@ -183,7 +177,7 @@ def cutting_figure(tables: RunTables, options: ChartOptions) -> Figure:
     data = [line(title, means.steps.tolist(), values, series_colour(0), "step %{x:.0f}: %{y:.3~g} ms", width=1.5)]
     layout: Attributes = {"yaxis": {**FROM_ZERO, "nticks": 4}}
     figure = card(data, title, unit="ms per step, mean of ranks", x_title=STEPS_TITLE, **layout)
-    return _over_steps(tables, means.steps, figure)
+    return over_steps(figure, tables, means.steps[0], means.steps[-1])
 
 
 def cutting_caption(tables: RunTables, options: ChartOptions) -> str:

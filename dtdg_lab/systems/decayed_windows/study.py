@@ -16,13 +16,14 @@ from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.units import format_bytes, format_seconds, join_words
 from dtdg_lab.systems.decayed_windows import captions
 from dtdg_lab.visualization import palette
-from dtdg_lab.visualization.axes import byte_unit, named_axis
-from dtdg_lab.visualization.chart import NOTHING_YET, CaptionedFigure, Figure, card, trace_keys
+from dtdg_lab.visualization.axes import byte_unit
+from dtdg_lab.visualization.cell_map import cell_map, has_room
+from dtdg_lab.visualization.chart import NOTHING_YET, CaptionedFigure, Figure, card
 from dtdg_lab.visualization.numbers import bytes_text, percent_text, seconds_text, three_digits
 from dtdg_lab.visualization.sheet import STUDY_HEIGHT, sheet
 from dtdg_lab.visualization.studies.result import COLUMNS, StudyResult
 from dtdg_lab.visualization.studies.result import MEANINGS as PROVENANCE
-from dtdg_lab.visualization.traces import Attributes, box, colour_bar, heat, label, line
+from dtdg_lab.visualization.traces import Attributes, line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,10 +36,6 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 Setting = tuple[int, float]  # full_snapshots, alpha
 NO_CELL = "Appears with the first cell"
-_LABELLED = 42  # maximum number of cells whose values are written into them
-_COLUMNS = 6  # maximum number of columns for which a value fits into a cell
-_DARK = 0.6  # share of the colour range above which text is white
-_PALE = 0.15  # share of the value range added below the minimum, so that it is not white like a missing cell
 _BESIDE, _UNDER = 0.41, 0.37  # offsets of a path from the middle of a cell, where the value is
 _OUTSIDE = 0.45  # offset beyond the outermost row for an alpha outside the map
 _FEW_SEEDS = 2  # minimum number of seeds for a spread
@@ -136,60 +133,23 @@ def _map_figure(decay_map: DecayMap, measure: DecayMeasure) -> Figure:
         return card([], measure.title, empty=NO_CELL, **texts)
     values = decay_map.values(measure.column)
     cells = {(k, alpha): (x, y) for y, alpha in enumerate(up) for x, k in enumerate(across)}
-    labelled = len(across) <= _COLUMNS and len(cells) <= _LABELLED
-    trace = _cells_trace(decay_map, measure, values, labelled)
-    dark = trace["zmin"] + _DARK * (trace["zmax"] - trace["zmin"])
-    notes = [
-        label(
-            _cell_text(decay_map, measure, values[cell]),
-            x,
-            y,
-            "white" if trace["z"][y][x] > dark else palette.TEXT_COLOUR,
-        )
-        for cell, (x, y) in cells.items()
-        if labelled and cell in values  # annotations: a path runs behind them
-    ]
-    shapes = [cell_outline(*cells[_best(values)], width=2.5)] if measure.column == "mse" and values else []
-    labels = {"xaxis": across, "yaxis": [f"{alpha:g}" for alpha in up]}
-    axes = {axis: {**named_axis(texts), "ticks": ""} for axis, texts in labels.items()}
-    layout: Attributes = {
-        "plot_bgcolor": palette.GRID_COLOUR,
-        "annotations": notes,
-        "shapes": shapes,
-        **axes,
-    }
-    path = path_traces(decay_map.path, across, up) if decay_map.path else ()
-    return card([trace, *path], measure.title, keys=trace_keys(path), **texts, **layout)
-
-
-def cell_outline(x: int, y: int, *, width: float) -> Attributes:
-    """Return the outline of a cell of a map."""
-    style: Attributes = {"line": {"color": palette.TEXT_COLOUR, "width": width}, "fillcolor": "rgba(0,0,0,0)"}
-    return box((x - 0.48, x + 0.48), (y - 0.48, y + 0.48), **style)
-
-
-def _cells_trace(
-    decay_map: DecayMap, measure: DecayMeasure, values: dict[Setting, list[float]], labelled: bool
-) -> Attributes:
-    across, up = decay_map.axes()
-    settings = [[(k, alpha) for k in across] for alpha in up]
-    means = {setting: fmean(seeds) for setting, seeds in values.items()}
-    low, high = (min(means.values()), max(means.values())) if means else (0.0, 1.0)
-    unit, factor = byte_unit(high) if measure.column == "peak_bytes" else (measure.unit, 1.0)
-    low, span = low / factor, (high - low) / factor or abs(low / factor) or 1.0
-    z = [[round(means[cell] / factor, 6) if cell in means else None for cell in row] for row in settings]
-    hover = [[_cell_hover(decay_map, measure, cell, values.get(cell, [])) for cell in row] for row in settings]
-    legend = {} if labelled else {"colorbar": colour_bar(unit, tickformat=".3~g")}
-    style: Attributes = {
-        "xgap": 2,
-        "ygap": 2,
-        "showscale": not labelled,
-        "hoverongaps": False,
-        "customdata": hover,
-        **legend,
-    }
-    ends, axes = (low - _PALE * span, low + span), (list(range(len(across))), list(range(len(up))))
-    return heat(measure.title, z, *axes, palette.HEAT_SCALES[measure.scale], span=ends, **style)
+    means = {cells[setting]: fmean(seeds) for setting, seeds in values.items()}
+    unit, factor = measure.unit, 1.0
+    if measure.column == "peak_bytes":
+        unit, factor = byte_unit(max(means.values(), default=1.0))
+    measured = values if has_room(len(across), len(up)) else {}
+    return cell_map(
+        measure.title,
+        ([str(k) for k in across], [f"{alpha:g}" for alpha in up]),
+        {cell: round(mean / factor, 6) for cell, mean in means.items()},
+        texts={cells[setting]: _cell_text(decay_map, measure, seeds) for setting, seeds in measured.items()},
+        hover={cells[setting]: _cell_hover(decay_map, measure, setting, seeds) for setting, seeds in values.items()},
+        scale=measure.scale,
+        bar=unit,
+        best=cells[_best(values)] if measure.column == "mse" and values else None,
+        marks=path_traces(decay_map.path, across, up) if decay_map.path else (),
+        **texts,
+    )
 
 
 def _cell_text(decay_map: DecayMap, measure: DecayMeasure, values: list[float]) -> str:
@@ -202,8 +162,6 @@ def _cell_text(decay_map: DecayMap, measure: DecayMeasure, values: list[float]) 
 
 
 def _cell_hover(decay_map: DecayMap, measure: DecayMeasure, setting: Setting, values: list[float]) -> str:
-    if not values:
-        return ""
     texts = join_words([measure.text(value) for value in values])
     return f"K = {setting[0]}, alpha {setting[1]:g}: {texts} ({len(values)} of {decay_map.seeds} seeds)"
 

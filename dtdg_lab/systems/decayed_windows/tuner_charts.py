@@ -10,19 +10,16 @@ from typing import Any
 from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.decayed_windows import captions
 from dtdg_lab.systems.decayed_windows.step_windows import has_decay
-from dtdg_lab.systems.decayed_windows.study import Setting, cell_outline, path_traces
-from dtdg_lab.visualization.axes import named_axis
+from dtdg_lab.systems.decayed_windows.study import Setting, path_traces
+from dtdg_lab.visualization.cell_map import cell_map
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figure, Key, card
 from dtdg_lab.visualization.numbers import three_digits
 from dtdg_lab.visualization.palette import (
     BASELINE_COLOUR,
-    GRID_COLOUR,
-    HEAT_SCALES,
     MARK_COLOUR,
-    TEXT_COLOUR,
     series_colour,
 )
-from dtdg_lab.visualization.traces import Attributes, heat, label, line, points
+from dtdg_lab.visualization.traces import Attributes, line, points
 
 POLICY = "greedy"
 NO_SEARCH = "Appears with the tuner's first search"
@@ -156,25 +153,21 @@ def path_figure(tables: RunTables, options: ChartOptions) -> Figure:
         return card([], title, unit=unit, x_title=x_title, empty=NO_SEARCH)
     across = sorted({full for full, _ in (*losses, *path)})
     up = sorted({alpha for _, alpha in losses})
-    z = [[losses.get((full, alpha)) for full in across] for alpha in up]
-    hover = [
-        [f"{_setting_text((full, alpha))}: {three_digits(losses.get((full, alpha)))}" for full in across]
-        for alpha in up
-    ]
-    ends = (min(losses.values()), max(losses.values()))
-    style: Attributes = {"customdata": hover, "showscale": False, "hoverongaps": False, "xgap": 2, "ygap": 2}
-    rows, columns = list(range(len(up))), list(range(len(across)))
-    cells = heat("loss", z, columns, rows, HEAT_SCALES["halo"], span=_span(ends), **style)
-    notes = [
-        label(three_digits(loss), across.index(full), up.index(alpha), TEXT_COLOUR)
-        for (full, alpha), loss in losses.items()
-        if len(losses) <= WRITTEN
-    ]
-    full, alpha = _best(losses)
-    axes: Attributes = {"xaxis": named_axis(across), "yaxis": named_axis([f"{alpha:g}" for alpha in up])}
-    layout = {"annotations": notes, "plot_bgcolor": GRID_COLOUR, **axes}
-    layout["shapes"] = [cell_outline(across.index(full), up.index(alpha), width=2)]
-    return card([cells, *path_traces(path, across, up)], title, unit=unit, x_title=x_title, **layout)
+    cells = {setting: (across.index(setting[0]), up.index(setting[1])) for setting in losses}
+    texts = {setting: three_digits(loss) for setting, loss in losses.items()}
+    return cell_map(
+        title,
+        ([str(full) for full in across], [f"{alpha:g}" for alpha in up]),
+        {cells[setting]: loss for setting, loss in losses.items()},
+        texts={cells[setting]: text for setting, text in texts.items() if len(losses) <= WRITTEN},
+        hover={cells[setting]: f"{_setting_text(setting)}: {text}" for setting, text in texts.items()},
+        scale="halo",
+        bar="loss",
+        best=cells[_best(losses)],
+        marks=path_traces(path, across, up),
+        unit=unit,
+        x_title=x_title,
+    )
 
 
 def path_caption(tables: RunTables, options: ChartOptions) -> str:
@@ -192,12 +185,6 @@ def _newest_losses(tables: RunTables) -> dict[Setting, float]:
 
 def _best(losses: Mapping[Setting, float]) -> Setting:
     return min(losses, key=lambda setting: losses[setting])
-
-
-def _span(ends: tuple[float, float]) -> tuple[float, float]:
-    """Return the ends of the colour scale: the darkest cell still leaves its number readable."""
-    low, high = ends
-    return low, low + 2.2 * (high - low or abs(low) or 1.0)
 
 
 DECISIONS = Chart(

@@ -27,11 +27,18 @@ from dtdg_lab.systems.decayed_windows.step_windows import (
 )
 from dtdg_lab.visualization.chart import FIRST_STEP, Chart, ChartOptions, Figure, Key, card
 from dtdg_lab.visualization.numbers import percent_text
-from dtdg_lab.visualization.palette import AMBER_COLOURS, EDGE_COLOUR, MARK_COLOUR, TEXT_COLOUR, VERTEX_COLOUR
+from dtdg_lab.visualization.palette import (
+    AMBER_COLOURS,
+    EDGE_COLOUR,
+    MARK_COLOUR,
+    SOFT_COLOUR,
+    TEXT_COLOUR,
+    VERTEX_COLOUR,
+)
 from dtdg_lab.visualization.traces import Attributes, bars, box, heat, label, line
 
 FULL, DECAYED, LEFT_OUT, OUTSIDE = EDGE_COLOUR, VERTEX_COLOUR, "#DDE2E8", "#F1F3F6"
-FULL_TEXT, DECAYED_TEXT, SOFT_TEXT = "#0B5CAD", "#8A5A00", "#57606A"
+FULL_TEXT, DECAYED_TEXT = "#0B5CAD", "#8A5A00"
 TINTS: Mapping[str, str] = MappingProxyType({FULL: "rgba(0,114,178,0.16)", DECAYED: "rgba(230,159,0,0.22)"})
 HEIGHT = 340  # pixels
 SNAPSHOTS_SHOWN = 120
@@ -202,7 +209,7 @@ def _tick_distance(snapshots: int) -> int:
 
 def _corner(text: str, y: float) -> Attributes:
     """Return a title at the right end above one of the two parts."""
-    return label(text, 1, y, SOFT_TEXT, xref="paper", yref="paper", xanchor="right", yanchor="bottom")
+    return label(text, 1, y, SOFT_COLOUR, xref="paper", yref="paper", xanchor="right", yanchor="bottom")
 
 
 # The window of the newest step
@@ -340,7 +347,7 @@ def _reached_note(view: _View) -> Attributes:
     steps = view.facts.window - view.newest.length
     text = f"dotted: the window<br>in {steps} step{'' if steps == 1 else 's'}"
     x, anchor = _beside(view, view.end)
-    return label(text, x, 40, SOFT_TEXT, align="left", xanchor=anchor)
+    return label(text, x, 40, SOFT_COLOUR, align="left", xanchor=anchor)
 
 
 def _needs_note(view: _View, preview: Mapping[str, Any], *, are_nodes_known: bool) -> Attributes:
@@ -364,7 +371,7 @@ def _history(tables: RunTables, view: _View) -> tuple[list[Attributes], Attribut
     """Return the windows of the newest steps, a row each, with the axis of steps and a title."""
     windows = view.windows[-HISTORY:]
     if not windows:
-        waiting = label(FIRST_STEP, 0.5, sum(LOWER) / 2, SOFT_TEXT, 12, xref="paper", yref="paper")
+        waiting = label(FIRST_STEP, 0.5, sum(LOWER) / 2, SOFT_COLOUR, 12, xref="paper", yref="paper")
         return [NO_TRACE], {"range": [0, 1], "showticklabels": False}, waiting
     newest, oldest = windows[-1].step, windows[0].step
     max_edges = max((edges for window in windows for edges in window.sampled), default=1) or 1

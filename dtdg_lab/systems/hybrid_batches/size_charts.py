@@ -25,7 +25,7 @@ from dtdg_lab.systems.hybrid_batches.sizes import grid
 from dtdg_lab.systems.hybrid_batches.time_cards import begin_of, end_of, time_axis, time_card, time_of
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figure, Key, Mark, XAxis
 from dtdg_lab.visualization.numbers import three_digits
-from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR, series_colour
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, SOFT_COLOUR, TEXT_COLOUR, series_colour
 from dtdg_lab.visualization.traces import Attributes, box, heat, label, line, points
 
 # The sizes that a controller chose, or a person.
@@ -124,7 +124,7 @@ Pair = tuple[float, float]  # snapshots and nodes of a size, as they were set
 Cell = tuple[float | None, int | None]  # its estimated value, and how often it was chosen
 
 CURRENT_COLOUR = series_colour(0)
-SMALL = {"size": 11, "color": "#57606A"}
+SMALL = {"size": 11, "color": SOFT_COLOUR}
 ABOVE: Attributes = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom", "yshift": 3}
 _COUNTED = 50
 _GRID_CELLS, _LISTED = 16, 8  # sizes of a grid; of a list, where there are more

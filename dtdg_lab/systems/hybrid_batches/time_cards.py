@@ -50,7 +50,7 @@ def time_card(
     figure = card(data, title, x_title=SECONDS_TITLE if x == "seconds" else STEPS_TITLE, xaxis=axis, **layout)
     if not data:
         return figure
-    return {**figure, "layout": with_changes(figure["layout"], tables, x, begin, end, width=HALF_WIDTH)}
+    return with_changes(figure, tables, x, begin, end, width=HALF_WIDTH)
 
 
 def stretches(x: Array, begin: float, end: float, count: int) -> tuple[Array, Array]:

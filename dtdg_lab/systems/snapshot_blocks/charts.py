@@ -14,7 +14,7 @@ from dtdg_lab.systems.snapshot_blocks.block_study import StepCost, cost_caption,
 from dtdg_lab.systems.snapshot_blocks.ownership_chart import PICTURE, is_esdg
 from dtdg_lab.systems.snapshot_blocks.periods import plan_periods
 from dtdg_lab.visualization.axes import byte_unit
-from dtdg_lab.visualization.changes.marks import HALF_WIDTH, with_changes
+from dtdg_lab.visualization.changes.marks import over_steps
 from dtdg_lab.visualization.chart import FIRST_STEP, NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Figure, Key, card
 from dtdg_lab.visualization.numbers import bytes_text, percent_text
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR, series_colour
@@ -59,7 +59,7 @@ def graphs_figure(tables: RunTables, options: ChartOptions) -> Figure:
         data.append(line(name, line_x, line_y, colour, "step %{x:.0f}: %{y:.3~g} " + unit, dash=dash))
     axis = {"rangemode": "tozero", "nticks": 5}
     figure = card(data, title, unit=f"{unit} per step, all ranks", keys=keys, x_title=STEPS_TITLE, yaxis=axis)
-    return _over_steps(figure, tables, rows)
+    return over_steps(figure, tables, rows["step_least"].min(), rows["step_most"].max())
 
 
 def graphs_caption(tables: RunTables, options: ChartOptions) -> str:
@@ -106,7 +106,7 @@ def hidden_figure(tables: RunTables, options: ChartOptions) -> Figure:
         keys.append((name, colour, "line"))
     axis = {"range": [-2, 102], "nticks": 5}
     figure = card(data, title, unit=unit, keys=keys, x_title=STEPS_TITLE, yaxis=axis)
-    return _over_steps(figure, tables, rows)
+    return over_steps(figure, tables, rows["step_least"].min(), rows["step_most"].max())
 
 
 def hidden_caption(tables: RunTables, options: ChartOptions) -> str:
@@ -198,11 +198,3 @@ def _with_gaps(buckets: Array, x: Array, y: Array) -> tuple[list[float], list[fl
     """Return the points of a line that ends before buckets without rows."""
     jumps = np.flatnonzero(np.diff(buckets) > 1) + 1
     return np.insert(x, jumps, x[jumps - 1]).tolist(), known(np.insert(y, jumps, np.nan))
-
-
-def _over_steps(figure: Figure, tables: RunTables, rows: Rows) -> Figure:
-    """Return a figure from the first step to the last, with the marks of changes."""
-    begin, end = float(rows["step_least"].min()) - 0.5, float(rows["step_most"].max()) + 0.5
-    figure["layout"]["xaxis"]["range"] = [begin, end]
-    figure["layout"] = with_changes(figure["layout"], tables, "steps", begin, end, width=HALF_WIDTH)
-    return figure

@@ -20,7 +20,7 @@ from dtdg_lab.visualization.axes import ticks_above_zero
 from dtdg_lab.visualization.changes.marks import PAGE_WIDTH
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figure, Key, card
 from dtdg_lab.visualization.numbers import bytes_text
-from dtdg_lab.visualization.palette import TEXT_COLOUR, WARNING_COLOUR, series_colour
+from dtdg_lab.visualization.palette import SOFT_COLOUR, TEXT_COLOUR, WARNING_COLOUR, series_colour
 from dtdg_lab.visualization.runs.step_memory import (
     NOT_PROBED,
     RECOMPUTE,
@@ -30,7 +30,7 @@ from dtdg_lab.visualization.runs.step_memory import (
     pass_names,
 )
 from dtdg_lab.visualization.runs.transfers import EQUAL
-from dtdg_lab.visualization.traces import Attributes, heat, label
+from dtdg_lab.visualization.traces import Attributes, heat, label, paper_label
 
 Numbers = NDArray[np.int64]
 
@@ -116,7 +116,6 @@ COLOURS = 8  # of ranks; then they repeat
 MOST_BLOCKS = 12  # drawn in the maps
 _NAMED_TWICE = 8  # blocks up to which both maps name them: a figure has few annotations
 _LETTER, _MAP_WIDTH = 6.8, 0.44 * PAGE_WIDTH  # pixels, by which names of blocks are fitted
-_HEADING_COLOUR = "#57606A"
 _LABEL_BACK = "rgba(255,255,255,0.8)"
 _MAPS, _MEMORY = [0.46, 1.0], [0.0, 0.3]  # heights
 _BARE: Attributes = {"showgrid": False, "zeroline": False, "tickfont": {"size": 11}, "tickangle": 0}
@@ -379,9 +378,7 @@ def _heading(text: str, x: float, y: float, **changes: Any) -> Attributes:
 
 
 def _note(text: str, x: float, y: float, **changes: Any) -> Attributes:
-    """Return an annotation, whose position is in shares of the plot."""
-    position = {"x": x, "y": y, "xref": "paper", "yref": "paper", "showarrow": False}
-    return {"text": text, **position, "font": {"size": 11.5, "color": _HEADING_COLOUR}, **changes}
+    return paper_label(text, x, y, SOFT_COLOUR, **changes)
 
 
 def _block_count(blocks: int) -> str:

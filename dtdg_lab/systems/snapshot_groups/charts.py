@@ -156,9 +156,8 @@ def _with_changes(figure: Figure, tables: RunTables, options: ChartOptions) -> F
     if not figure["data"]:
         return figure
     end = float(max(figure["data"][0]["x"]))
-    layout = with_changes(figure["layout"], tables, options.x, 0.0, end, width=HALF_WIDTH)
-    layout["xaxis"] = {**layout["xaxis"], "range": [0.0, 1.01 * end]}
-    return {**figure, "layout": layout}
+    figure["layout"]["xaxis"]["range"] = [0.0, 1.01 * end]
+    return with_changes(figure, tables, options.x, 0.0, end, width=HALF_WIDTH)
 
 
 def _x_title(options: ChartOptions) -> str:

@@ -28,11 +28,11 @@ from dtdg_lab.visualization.graphs.partition import (
 )
 from dtdg_lab.visualization.graphs.partition import load_caption as part_load_caption
 from dtdg_lab.visualization.numbers import percent_text, three_digits
-from dtdg_lab.visualization.palette import BASELINE_COLOUR, HEAT_SCALES, series_colour
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, HEAT_SCALES, SOFT_COLOUR, series_colour
 from dtdg_lab.visualization.runs.step_memory import step_memory_chart
 from dtdg_lab.visualization.runs.transfers import Traffic, traffic_card, transfers_chart
 from dtdg_lab.visualization.runs.waiting import communication_chart, waiting_chart
-from dtdg_lab.visualization.traces import Attributes, bars, heat, level_bars
+from dtdg_lab.visualization.traces import Attributes, bars, heat, level_bars, paper_label
 
 TITLE = "What each part needs from the others"
 LOAD_TITLE = "Load of the parts"
@@ -42,7 +42,6 @@ HEIGHT = 300
 MOST_BARS = 12  # parts up to which each has a bar
 _ENDS = 5  # parts at each end of the list, where there are more
 _MAP, _BARS = [0.0, 0.68], [0.78, 1.0]  # widths
-_TEXT_COLOUR = "#57606A"
 
 STEPS = Rollup(  # of the tiles' small lines
     "steps", sums=("time_s", "wait_s", "bytes_sent"), least=("step",), most=("step",), points=40
@@ -200,8 +199,7 @@ def _work_bars(times: Array) -> Attributes:
 
 
 def _heading(text: str, x: float) -> Attributes:
-    position = {"xref": "paper", "yref": "paper", "x": x, "y": 1, "xanchor": "left", "yanchor": "bottom"}
-    return {"text": text, **position, "showarrow": False, "font": {"size": 11.5, "color": _TEXT_COLOUR}}
+    return paper_label(text, x, 1, SOFT_COLOUR, xanchor="left", yanchor="bottom")
 
 
 # Load of the parts.

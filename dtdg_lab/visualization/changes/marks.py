@@ -8,7 +8,7 @@ from typing import Any
 
 from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization.changes.log import RequestedChange, log_state, requested_changes
-from dtdg_lab.visualization.chart import XAxis
+from dtdg_lab.visualization.chart import Figure, XAxis
 from dtdg_lab.visualization.palette import MARK_COLOUR
 from dtdg_lab.visualization.run_names import setting_label, value_text
 
@@ -34,12 +34,12 @@ class ChangeMark:
 
 
 def with_changes(
-    layout: dict[str, Any], tables: RunTables, x: XAxis, begin: float, end: float, *, width: float = THIRD_WIDTH
-) -> dict[str, Any]:
-    """Return a layout with a dotted line at each change from ``begin`` to ``end``, under numbered chips.
+    figure: Figure, tables: RunTables, x: XAxis, begin: float, end: float, *, width: float = THIRD_WIDTH
+) -> Figure:
+    """Return a chart with a dotted line at each change from ``begin`` to ``end``, under numbered chips.
 
     Args:
-        layout: of a chart over steps or seconds.
+        figure: a card over steps or seconds.
         tables: of the run.
         x: what the axis shows.
         begin: where it begins.
@@ -54,11 +54,16 @@ def with_changes(
             chips[-1].append(mark)
         else:
             chips.append([mark])
-    return {
-        **layout,
-        "shapes": [*layout["shapes"], *map(_line, marks)],
-        "annotations": [*layout["annotations"], *map(_chip, chips)],
-    }
+    layout = figure["layout"]
+    shapes, annotations = [*layout["shapes"], *map(_line, marks)], [*layout["annotations"], *map(_chip, chips)]
+    return {**figure, "layout": {**layout, "shapes": shapes, "annotations": annotations}}
+
+
+def over_steps(figure: Figure, tables: RunTables, first: float, last: float) -> Figure:
+    """Return a chart from the first of some steps to the last, with the changes between them."""
+    begin, end = float(first) - 0.5, float(last) + 0.5
+    figure["layout"]["xaxis"]["range"] = [begin, end]
+    return with_changes(figure, tables, "steps", begin, end, width=HALF_WIDTH)
 
 
 def change_marks(tables: RunTables, x: XAxis) -> list[ChangeMark]:

@@ -188,8 +188,7 @@ def energy_figure(tables: RunTables, options: ChartOptions) -> Figure:
     kinds = sorted({"measured" if source in MEASURED else source for source in energy_total(tables).joules()})
     titles: Attributes = {"unit": f"{unit}, all ranks, {join_words(kinds)}", "x_title": SECONDS_TITLE}
     figure = card(data, TITLE, **titles, **axes, **many)
-    figure["layout"] = with_changes(figure["layout"], tables, "seconds", 0.0, end * 1.005)
-    return figure
+    return with_changes(figure, tables, "seconds", 0.0, end * 1.005)
 
 
 def energy_caption(tables: RunTables, options: ChartOptions) -> str:

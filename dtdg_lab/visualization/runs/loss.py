@@ -151,8 +151,7 @@ def loss_figure(tables: RunTables, options: ChartOptions) -> Figure:
         notes.append(_persistence_label(persistence, curves, y_axis, end))
     axes: Attributes = {"xaxis": {"range": [begin, 1.01 * end or 1.0]}, "yaxis": y_axis, "annotations": notes}
     figure = card(data, TITLE, unit=unit, keys=keys, x_title=x_title, **axes)
-    figure["layout"] = with_changes(figure["layout"], tables, x, begin, 1.01 * end)
-    return figure
+    return with_changes(figure, tables, x, begin, 1.01 * end)
 
 
 def _split_lines(
@@ -195,8 +194,7 @@ def _metric_figure(tables: RunTables, metric: str, x: XAxis) -> Figure:
         keys.append((f"persistence {three_digits(persistence)}", BASELINE_COLOUR, "dash"))
     axes: Attributes = {"xaxis": {"range": [begin, 1.01 * end or 1.0]}, "yaxis": {"nticks": 5}}
     figure = card(data, title, unit=unit, keys=keys, x_title=x_title, **axes)
-    figure["layout"] = with_changes(figure["layout"], tables, x, begin, 1.01 * end)
-    return figure
+    return with_changes(figure, tables, x, begin, 1.01 * end)
 
 
 def _metric_caption(tables: RunTables, metric: str) -> str:

@@ -10,7 +10,8 @@ import numpy as np
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array, Rows, known
 from dtdg_lab.records.tables import RunTables
-from dtdg_lab.visualization.changes.marks import HALF_WIDTH, with_changes
+from dtdg_lab.visualization.axes import FROM_ZERO
+from dtdg_lab.visualization.changes.marks import over_steps
 from dtdg_lab.visualization.chart import (
     NOTHING_YET,
     STEPS_TITLE,
@@ -48,11 +49,9 @@ def waiting_figure(tables: RunTables, options: ChartOptions) -> Figure:
     if not len(rows):
         return card([], TITLE, unit=UNIT, x_title=STEPS_TITLE)
     data, keys = _lines(rows) if tables.ranks <= LINES else _band(rows)
-    begin, end = float(rows["step_least"].min()) - 0.5, float(rows["step_most"].max()) + 0.5
-    axes: Attributes = {"xaxis": {"range": [begin, end]}, "yaxis": {"rangemode": "tozero", "nticks": 5}}
-    figure = card(data, TITLE, unit=UNIT, keys=keys, x_title=STEPS_TITLE, **axes)
-    figure["layout"] = with_changes(figure["layout"], tables, "steps", begin, end, width=HALF_WIDTH)
-    return figure
+    y_axis = {**FROM_ZERO, "nticks": 5}
+    figure = card(data, TITLE, unit=UNIT, keys=keys, x_title=STEPS_TITLE, yaxis=y_axis)
+    return over_steps(figure, tables, rows["step_least"].min(), rows["step_most"].max())
 
 
 def waiting_caption(tables: RunTables, options: ChartOptions) -> str:
@@ -191,16 +190,11 @@ def communication_figure(tables: RunTables, options: ChartOptions) -> Figure:
         bars(name, x, values.round(4).tolist(), colour, hover, width=width, marker={"color": colour, "line": NO_LINE})
         for (name, colour, _), values in zip(keys, (exposed, hidden), strict=True)
     ]
-    begin, end = float(first.min()) - 0.5, float(last.max()) + 0.5
-    axes: Attributes = {
-        "xaxis": {"range": [begin, end], "showgrid": False},
-        "yaxis": {"rangemode": "tozero", "nticks": 5},
-    }
+    axes: Attributes = {"xaxis": {"showgrid": False}, "yaxis": {**FROM_ZERO, "nticks": 5}}
     figure = card(
         data, EXCHANGE_TITLE, unit=EXCHANGE_UNIT, keys=keys, x_title=STEPS_TITLE, barmode="stack", bargap=0, **axes
     )
-    figure["layout"] = with_changes(figure["layout"], tables, "steps", begin, end, width=HALF_WIDTH)
-    return figure
+    return over_steps(figure, tables, first.min(), last.max())
 
 
 def communication_caption(tables: RunTables, options: ChartOptions) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds, join_words
 from dtdg_lab.visualization import palette, traces
 from dtdg_lab.visualization.axes import named_axis
+from dtdg_lab.visualization.cell_map import cell_map, has_room
 from dtdg_lab.visualization.chart import CaptionedFigure, card, trace_keys
 from dtdg_lab.visualization.numbers import short
 from dtdg_lab.visualization.traces import Attributes
@@ -23,9 +24,6 @@ from dtdg_lab.visualization.traces import Attributes
 CLICKABLE = "clickable"  # entry of layout.meta: clicks send the point's customdata to the page
 _CLICKS: Attributes = {"meta": {CLICKABLE: True}}
 NOTHING_YET = "no run of the study has ended yet"
-_WRITTEN, _COLUMNS = 60, 9  # cells up to which, and columns up to which, each has its number written into it
-# as in systems/decayed_windows/study.py: from where writing is white, and how far the least is from white
-_DARK, _PALE = 0.6, 0.15
 _CORNER = 0.34  # of a cell: where the marks of its states stand, from its middle
 STATES: Mapping[str, tuple[str, str, str]] = MappingProxyType(  # status -> words, symbol, colour
     {
@@ -88,41 +86,28 @@ def study_map(cells: Sequence[StudyCell], names: MapNames) -> CaptionedFigure:
         return card([], names.title, empty=NOTHING_YET, **style), "Nothing is studied yet."
     grid = {(across.index(cell.x), up.index(cell.y)): cell for cell in cells}
     say = writer(names.measure)
-    written = len(across) <= _COLUMNS and len(across) * len(up) <= _WRITTEN
     middle = {position: median(cell.values) for position, cell in grid.items() if cell.values}
-    low, high = (min(middle.values()), max(middle.values())) if middle else (0.0, 1.0)
-    span = (high - low) or abs(low) or 1.0
-    lowest_colour, highest_colour = low - _PALE * span, low + span
-    bar: Attributes = {} if written else {"colorbar": traces.colour_bar(names.measure, tickformat=".3~g")}
-    columns, rows = range(len(across)), range(len(up))
-    gaps: Attributes = {"xgap": 2, "ygap": 2, "showscale": not written, "hoverongaps": False}
-    z = [[middle.get((x, y)) for x in columns] for y in rows]
-    hover_data = [[_hover(grid.get((x, y)), names, say) for x in columns] for y in rows]
-    trace_options: Attributes = {"customdata": hover_data, "hover": "%{customdata[0]}<extra></extra>", **gaps, **bar}
-    map_ = traces.heat(
-        names.measure,
-        z,
-        columns,
-        rows,
-        palette.HEAT_SCALES["owned"],
-        span=(lowest_colour, highest_colour),
-        **trace_options,
-    )
-    notes, dark = [], lowest_colour + _DARK * (highest_colour - lowest_colour)
-    for (x, y), value in middle.items() if written else ():
-        cell = grid[x, y]
-        part = "" if len(cell.values) >= cell.asked else f"<br>{len(cell.values)} of {cell.asked}"
-        notes.append(traces.label(say(value) + part, x, y, "white" if value > dark else palette.TEXT_COLOUR))
-    best, shapes = best_cell(cells, least=names.least_is_best), []
-    if best is not None:
-        x, y = across.index(best.x), up.index(best.y)
-        edge: Attributes = {"line": {"color": palette.TEXT_COLOUR, "width": 2.5}, "fillcolor": "rgba(0,0,0,0)"}
-        shapes.append(traces.box((x - 0.48, x + 0.48), (y - 0.48, y + 0.48), **edge))
-    style |= {"xaxis": _axis(across), "yaxis": _axis(up), "annotations": notes, "shapes": shapes}
+    is_written, best = has_room(len(across), len(up)), best_cell(cells, least=names.least_is_best)
     marks = [trace for state in STATES if (trace := _marks(grid, state)) is not None]
-    # behind cells that are not done
-    style |= {"plot_bgcolor": palette.GRID_COLOUR, "keys": trace_keys(marks)}
-    return card([map_, *marks], names.title, **style), _map_caption(cells, names, best)
+    figure = cell_map(
+        names.title,
+        ([short(value) for value in across], [short(value) for value in up]),
+        middle,
+        texts={position: say(value) + _done_text(grid[position]) for position, value in middle.items() if is_written},
+        hover={position: _hover(cell, names, say) for position, cell in grid.items()},
+        template="%{customdata[0]}<extra></extra>",
+        scale="owned",
+        bar=names.measure,
+        best=None if best is None else (across.index(best.x), up.index(best.y)),
+        marks=marks,
+        keys=trace_keys(marks),
+        **style,
+    )
+    return figure, _map_caption(cells, names, best)
+
+
+def _done_text(cell: StudyCell) -> str:
+    return "" if len(cell.values) >= cell.asked else f"<br>{len(cell.values)} of {cell.asked}"
 
 
 def _clickable(cells: Sequence[StudyCell], heads: Sequence[str] = ()) -> Attributes:
@@ -181,14 +166,8 @@ def best_cell(cells: Sequence[StudyCell], *, least: bool) -> StudyCell | None:
     return min(candidates, key=lambda cell: sign * median(cell.values), default=None)
 
 
-def _axis(values: Sequence[Any]) -> Attributes:
-    return {**named_axis(short(value) for value in values), "ticks": ""}
-
-
-def _hover(cell: StudyCell | None, names: MapNames, say: Callable[[float], str]) -> list[str]:
+def _hover(cell: StudyCell, names: MapNames, say: Callable[[float], str]) -> list[str]:
     """Return the hover text of a cell, and the key of the run that a click opens."""
-    if cell is None:
-        return ["", ""]
     lines = [f"{names.x} {short(cell.x)}, {names.y} {short(cell.y)}"]
     if cell.values:
         spread = f", {say(min(cell.values))} to {say(max(cell.values))}" if len(cell.values) > 1 else ""

@@ -237,8 +237,7 @@ def test_a_contestant_is_drawn_letter_for_letter() -> None:
     curve = Curve(label, 0, (2.0, 1.0), (1.0, 2.0), (1.0, 2.0), (1.0, 2.0), 5, "validation", "loss", ("model",), True)
     drawn = race_panels([curve], [RaceLevel(label, "seconds", 0.5, "bound")])
     texts = [each["name"] for figure, _ in drawn.values() for each in figure["data"]]
-    notes = drawn["seconds"][0]["layout"]["annotations"]
-    texts += [note["text"] for note in notes if note.get("name") != "axis"]
+    texts += [note["text"] for note in drawn["seconds"][0]["layout"]["annotations"]]
     bounds = bounds_panels([Bound(label, "epoch", 2.0, 1.0, "makespan")], (label,))
     texts += bounds["epoch"][0]["data"][0]["y"]
     assert texts

@@ -48,7 +48,7 @@ from dtdg_lab.visualization.palette import (
     WARNING_COLOUR,
     series_colour,
 )
-from dtdg_lab.visualization.traces import Attributes, bars, heat, line
+from dtdg_lab.visualization.traces import Attributes, bars, heat, label, line, paper_label
 
 if TYPE_CHECKING:
     from dtdg_lab.visualization.chart import Figure
@@ -97,7 +97,7 @@ def figure(tables: RunTables, options: ChartOptions) -> Figure:
         "annotations": [*names, *notes, *_notes(tables, options)],
     }
     picture = card(data, "Caches under congestion", keys=_keys(tables, options), x_title=STEPS_TITLE, **layout)
-    return {**picture, "layout": with_changes(picture["layout"], tables, "steps", first, last, width=PAGE_WIDTH)}
+    return with_changes(picture, tables, "steps", first, last, width=PAGE_WIDTH)
 
 
 def caption(tables: RunTables, options: ChartOptions) -> str:
@@ -166,11 +166,7 @@ def _empty_trace(axis: str) -> Attributes:
 
 
 def _lane_name(text: str, y: float) -> Attributes:
-    return {**_note(text, 0, y), "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
-
-
-def _note(text: str, x: float, y: float, **style: Any) -> Attributes:
-    return {"text": text, "x": x, "y": y, "showarrow": False, "font": {"size": 11.5, "color": TEXT_COLOUR}, **style}
+    return paper_label(text, 0, y, xanchor="left", yanchor="bottom")
 
 
 def _keys(tables: RunTables, options: ChartOptions) -> list[Key]:
@@ -195,8 +191,7 @@ def _notes(tables: RunTables, options: ChartOptions) -> list[Attributes]:
     if not _lacks_caches(tables, options):
         return []
     text = captions.ONE_PART if part_count(tables) == 1 else "No cache: every remote row is fetched."
-    middle: Attributes = {"xref": "paper", "yref": "paper", "font": {"size": 12.5, "color": TEXT_COLOUR}}
-    return [_note(text, 0.5, sum(_DECISION) / 2, **middle)]
+    return [paper_label(text, 0.5, sum(_DECISION) / 2, size=12.5)]
 
 
 # Cause: the delay of each owner's replies.
@@ -276,7 +271,7 @@ def _area_names(stretches: list[tuple[float, float, float, str]], span: float, t
         )
         if end - begin >= 2 * half and is_free and len(notes) < STACKED_PARTS:
             occupied.append((middle, half, y))
-            notes.append(_note(text, middle, y / _LANE_HEIGHT * top, xref="x", yref="y2", yanchor="top"))
+            notes.append(label(text, middle, y / _LANE_HEIGHT * top, yref="y2", yanchor="top"))
     return notes
 
 

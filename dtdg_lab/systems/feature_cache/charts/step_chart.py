@@ -157,9 +157,8 @@ def over_steps(
     figure = card(data, title, x_title=STEPS_TITLE, **{"xaxis": {"range": [*span]}, **settings})
     if not data:
         return figure
-    layout = figure["layout"]
-    layout = {**layout, "shapes": [*slow_shades(link_history(tables), span), *layout["shapes"]]}
-    return {**figure, "layout": with_changes(layout, tables, "steps", *span)}
+    figure["layout"]["shapes"] = [*slow_shades(link_history(tables), span), *figure["layout"]["shapes"]]
+    return with_changes(figure, tables, "steps", *span)
 
 
 def slow_shades(links: LinkHistory, span: tuple[float, float]) -> list[Attributes]:

@@ -19,7 +19,8 @@ def change(version: int, step: int, *, rank: int = 0, **changes: Any) -> dict[st
 
 
 def marked(run: RunTables, x: XAxis = "steps", begin: float = 0, end: float = 100) -> dict[str, Any]:
-    return with_changes(card([{}], "Loss")["layout"], run, x, begin, end, width=360)
+    layout: dict[str, Any] = with_changes(card([{}], "Loss"), run, x, begin, end, width=360)["layout"]
+    return layout
 
 
 def chips(layout: dict[str, Any]) -> list[str]:

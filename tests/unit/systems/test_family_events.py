@@ -65,3 +65,34 @@ def test_an_event_that_lacks_something_is_refused_by_its_name(
 @pytest.mark.parametrize("kind", [kind for kind, *_ in EVENTS if kind.ended], ids=lambda kind: kind.__name__)
 def test_the_end_of_a_plan_has_a_sentence(kind: type[Event]) -> None:
     assert kind.read_plan({"layout": None}) is None and kind.text({"layout": None}) == kind.ended
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "words"),
+    [
+        (BlockFacts, plan_events.blocks_data(plan_events.plan()), ("3 blocks of 4 to 5 snapshots on 2 ranks",)),
+        (
+            ChunkFacts,
+            CHUNKS | {"note": "METIS is missing."},
+            ("2 parts by metis", "30% of the edges", "METIS is missing"),
+        ),
+        (FeatureFacts, feature_tables.features(policy="double_dqn")["data"], ("512 seeds", "Double DQN", "351.6 KiB")),
+        (HybridFacts, hybrid_tables.plan(cache_bytes=3 << 20), ("4 of 20 snapshots", "10 to 12 of 200 to 240 nodes")),
+        (HybridFacts, hybrid_tables.controlled_plan(average_every_s=0.5), ("dqn among 9 sizes", "every 0.5 s")),
+        (MemoryFacts, plan_events.memory_data(3), ("1.2 KiB", "backward of block 2")),
+        (
+            ScheduleFacts,
+            schedule_records.schedule_data([0.1, 0.2, 0.2, 0.1, 0.4], [[[0, 1], [2]], [[3], [4]]], psg_makespan_s=0.8),
+            ("5 groups on 2 ranks in 2 iterations", "700 ms", "40% above the bound", "12% less than round robin"),
+        ),
+        (
+            TrapezoidFacts,
+            window_tables.trapezoid_data(RunConfig(system="flaredtdg")),
+            ("13, 8, 5, 3, 2, 1 of 128 chunks", "28.1% of the rows", "1.8 MiB"),
+        ),
+    ],
+)
+def test_the_sentence_of_a_plan_has_its_numbers(
+    kind: type[Event], data: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    assert [part for part in words if part not in kind.text(data)] == []

@@ -8,25 +8,11 @@ import pytest
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.runs.event_rows import event_rows
 from dtdg_lab.systems.decayed_windows.events import Shape, TrapezoidFacts
 from tests.window_tables import CHUNKS, NODES, trapezoid_data
 
 DATA = trapezoid_data(RunConfig(system="flaredtdg"))
 LADDER = (1, 2, 3, 5, 8, 13)
-CHUNKS_DATA: dict[str, Any] = {
-    "chunker": "metis",
-    "made_by": "metis (seed 0)",
-    "chunks": 128,
-    "parts": 2,
-    "nodes": 640,
-    "sizes": [2, 2.5, 4],
-    "cut_edges": 30,
-    "cut_share": 0.3,
-    "edges": 100,
-    "seconds": 0.5,
-    "note": "",
-}
 
 
 def test_rows_and_bytes_of_a_shape_by_hand() -> None:
@@ -62,28 +48,3 @@ def test_bytes_are_unknown_before_they_are_probed() -> None:
 def test_a_shape_that_does_not_fit_its_rows_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(DataError, match="another version"):
         TrapezoidFacts.read({**DATA, **wrong})
-
-
-def test_events_are_said_in_words() -> None:
-    told = (
-        ("chunks", CHUNKS_DATA),
-        ("chunks", {**CHUNKS_DATA, "note": "METIS is missing."}),
-        ("trapezoid", DATA),
-        ("trapezoid", {"layout": None}),
-        ("chunks", {"layout": None}),
-    )
-    rows = [
-        {"rank": 0, "attempt": 1, "step": 0, "time_ns": at, "kind": kind, "data": data}
-        for at, (kind, data) in enumerate(told)
-    ]
-    texts = [text for *_, text in event_rows(rows)]
-    assert texts[0] == (
-        "128 chunks in each of 2 parts by metis (seed 0), 2 to 4 nodes each, made in 500 ms; 30% of the edges within "
-        "parts join two chunks."
-    )
-    assert texts[1].endswith("NOTE: METIS is missing.")
-    assert texts[2] == (
-        "Windows of 8 snapshots: the newest 2 full, those before in 13, 8, 5, 3, 2, 1 of 128 chunks (ladder, alpha "
-        "0.1). 28.1% of the rows of 8 full ones, 1.8 MiB at a step's peak by prediction."
-    )
-    assert texts[3:] == ["no windows from here on", "no chunks from here on"]

@@ -11,19 +11,6 @@ from dtdg_lab.systems.feature_cache.events import Congestion, FeatureFacts
 from tests.feature_tables import congestion, features
 
 
-def test_the_feature_path_in_words() -> None:
-    facts = FeatureFacts.read(features(policy="double_dqn")["data"])
-    assert facts.words == (
-        "4 parts with batches of 512 seeds, at most 10 and 25 neighbours by layer. Features are fetched ahead, with a "
-        "cache whose window and allocation a Double DQN chooses; a part holds at most 900 rows (351.6 KiB). 62% of "
-        "what a batch reads belongs to other parts."
-    )
-    data = features(policy="on_demand", batch_length=4, remote_share=None)["data"]
-    words = FeatureFacts.read(data).words
-    assert words.endswith("Features are sampled and fetched in the step, without a cache.")
-    assert "512 seeds in each of 4 snapshots" in words
-
-
 @pytest.mark.parametrize("wrong", [{"parts": 0}, {"row_bytes": 0}, {"steps_per_epoch": 0}])
 def test_impossible_facts_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(DataError, match="at least 1"):

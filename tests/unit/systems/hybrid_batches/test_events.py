@@ -9,18 +9,7 @@ import pytest
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.runs.event_rows import event_rows
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts, amount_text
-from tests.hybrid_tables import MIDDLE, controlled_plan, plan
-
-
-def test_the_batches_in_words() -> None:
-    assert HybridFacts.read(plan(cache_bytes=3 << 20)).words == (
-        "Batches of 4 of 20 snapshots and 10 to 12 of 200 to 240 nodes in each of 2 parts; built in the step. "
-        "Gradients are summed in every step. Parts with their copies of neighbours take 3.0 MiB."
-    )
-    words = HybridFacts.read(controlled_plan(choice=MIDDLE)).words
-    assert ", chosen by dqn among 9 sizes; from a reservoir, and where it gives none they are built in the" in words
-    words = HybridFacts.read(controlled_plan(stands_in=True, average_every_s=0.5)).words
-    assert "gives none all nodes of the same snapshots are used instead. Models are averaged every 0.5 s." in words
+from tests.hybrid_tables import plan
 
 
 def test_a_size_is_named_as_it_was_given() -> None:
@@ -36,15 +25,6 @@ def test_a_size_is_named_as_it_was_given() -> None:
 def test_facts_that_do_not_fit_each_other_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(DataError, match="do not fit"):
         HybridFacts.read({**plan(), **wrong})
-
-
-def test_events_are_said_in_words() -> None:
-    rows = [
-        {"rank": 0, "attempt": 1, "step": at, "time_ns": 1_700_000_000_000_000_000 + at, "kind": "hybrid", "data": data}
-        for at, data in enumerate((plan(), {"layout": None}))
-    ]
-    said = [what for *_, what in event_rows(rows)]
-    assert said[0].startswith("Batches of 4 of 20 snapshots") and said[1] == "no hybrid batches from here on"
 
 
 def test_changes_that_ranks_receive_at_steps_of_their_own_are_said_with_them() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,13 +15,12 @@ from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.graphs.split import split
 from dtdg_lab.partition.events import BlockFacts
 from dtdg_lab.records.events import MemoryFacts
-from dtdg_lab.runs.event_rows import event_rows
 from dtdg_lab.systems.snapshot_blocks.ownership_chart import PICTURE
 from dtdg_lab.training.build import make_task
 from dtdg_lab.training.partition import blocks_event
 from dtdg_lab.visualization.chart import ChartOptions
 from tests.plan_events import blocks_data, memory_data, plan
-from tests.tables import START_NS, run_tables
+from tests.tables import run_tables
 
 
 @pytest.mark.parametrize(
@@ -43,23 +41,6 @@ def test_memory_that_does_not_fit_its_times_is_refused() -> None:
 
 def test_a_prediction_without_reruns_has_none() -> None:
     assert set(BlockFacts.read(blocks_data(plan(4, 1))).predicted) == {"forward", "backward"}
-
-
-def test_memory_says_where_its_peak_is() -> None:
-    facts = MemoryFacts.read(memory_data(3))
-    assert facts.words == "The peak, 1.2 KiB, is in backward of block 2." and facts.count == 3
-    assert replace(facts, blocks=()).words == "The peak is 1.2 KiB."
-    assert MemoryFacts.read({"seconds": [], "bytes": [], "blocks": []}).words == "No memory was sampled."
-
-
-def test_events_have_a_sentence_in_lists() -> None:
-    events = (("blocks", blocks_data(plan())), ("memory_trace", memory_data(3)), ("blocks", {"layout": None}))
-    rows = [
-        {"rank": 0, "attempt": 1, "step": 0, "time_ns": START_NS, "kind": kind, "data": data} for kind, data in events
-    ]
-    sentences = [sentence for *_, sentence in event_rows(rows)]
-    assert sentences[0].startswith("3 blocks of 4 to 5 snapshots on 2 ranks (as set). Collectives of a step, over its")
-    assert sentences[1].startswith("The peak, 1.2 KiB") and sentences[2] == "no blocks of time from here on"
 
 
 @pytest.mark.parametrize(("model", "task", "row_ranks"), [("cdgcn", "link", 2), ("evolvegcn-h", "regression", 1)])

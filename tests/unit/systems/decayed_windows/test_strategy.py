@@ -206,8 +206,6 @@ def test_the_peak_is_the_worst_step_s_and_short_windows_are_not_it(model: str, d
 @pytest.mark.parametrize(
     ("settings", "error", "words"),
     [
-        ({"alpha": 0.0}, ConfigError, "alpha"),
-        ({"alpha": 1.5}, ConfigError, "alpha"),
         ({"full_snapshots": 6}, ConfigError, "full_snapshots=6 exceeds window=5"),
         ({"window": 500}, DataError, "window=500 exceeds the training split"),
         ({"window": 500, "chunks": 61}, DataError, "window=500"),  # before chunks are cut, which takes long

@@ -31,14 +31,14 @@ def test_shares_are_rounded_up_and_whole_numbers_kept(value: float, whole: int, 
 @pytest.mark.parametrize(
     ("value", "whole", "name", "said"),
     [
-        (31, 30, "batch_snapshots", "batch_snapshots=31 of 30 snapshots of the training split: .* from 2 to 30"),
-        (0, 30, "batch_nodes", "batch_nodes=0 of 30 nodes of the part .*: a share above 0 and up to 1"),
-        (41, 40, "batch_nodes", "batch_nodes=41 of 40 nodes"),
+        (31, 30, "batch_snapshots", "batch_snapshots=31 .* 30 snapshots .* from 2 to 30"),
+        (0, 30, "batch_nodes", "batch_nodes=0 .* 30 nodes"),
+        (41, 40, "batch_nodes", "batch_nodes=41 .* 40 nodes"),
         (2.5, 30, "batch_nodes", "batch_nodes=2.5 .* whole number"),
         (-0.1, 30, "batch_snapshots", "batch_snapshots=-0.1"),
         (float("nan"), 30, "batch_snapshots", "batch_snapshots=nan"),
         (float("inf"), 30, "batch_nodes", "batch_nodes=inf"),
-        (2, 1, "batch_nodes", r"a share above 0 and up to 1 \(1 is all\) is allowed"),
+        (2, 1, "batch_nodes", "share above 0 and up to 1"),
     ],
 )
 def test_a_size_that_is_none_is_refused(value: float, whole: int, name: str, said: str) -> None:
@@ -48,9 +48,9 @@ def test_a_size_that_is_none_is_refused(value: float, whole: int, name: str, sai
 
 def test_a_batch_is_refused_by_the_option_that_asked_for_it() -> None:
     assert batch_size(0.2, 0.05, snapshots=30, candidates=100) == BatchSize(6, 5)
-    with pytest.raises(ConfigError, match="batch_snapshots=40 of 30"):
+    with pytest.raises(ConfigError, match=r"batch_snapshots=40 .* 30"):
         batch_size(40, 1, snapshots=30, candidates=100)
-    with pytest.raises(ConfigError, match="node_sizes=200 of 100 nodes"):
+    with pytest.raises(ConfigError, match=r"node_sizes=200 .* 100 nodes"):
         batch_size(1, 200, snapshots=30, candidates=100, options=("snapshot_sizes", "node_sizes"))
 
 
@@ -64,13 +64,13 @@ def test_actions_count_vertex_sizes_first() -> None:
 @pytest.mark.parametrize(
     ("snapshots", "vertices", "said"),
     [
-        ("", "0.1", "snapshot_sizes='' contains no size. Give some, such as snapshot_sizes='0.1 0.2 0.3'"),
-        ("0.1", " , ", "node_sizes=' , ' contains no size. Give some, such as node_sizes='0.01 0.05 0.1'"),
+        ("", "0.1", "snapshot_sizes='' .*such as snapshot_sizes='0.1 0.2 0.3'"),
+        ("0.1", " , ", "node_sizes=' , ' .*such as node_sizes='0.01 0.05 0.1'"),
         ("0.1 often", "0.1", "could not convert string to float: 'often'"),
         ("0.1 0.10", "0.1", "repeats a size"),
         ("0.1", "0.1 0", "0.0 is not a size"),
         ("0.1 -2", "0.1", "-2.0 is not a size"),
-        ("0.1", "2.5", "2.5 is not a size. Shares above 0 and up to 1"),
+        ("0.1", "2.5", "2.5"),
         ("nan", "0.1", "nan is not a size"),
         ("0.1", "inf", "inf is not a size"),
     ],

@@ -101,7 +101,7 @@ def test_the_dictionary_has_plain_numbers() -> None:
 @pytest.mark.parametrize(
     ("nodes", "edges", "times", "message"),
     [
-        ([1, 2, 3], [1, 2, 3], [1, 2, 3], "Profile more"),
+        ([1, 2, 3], [1, 2, 3], [1, 2, 3], "too few"),
         ([1, 2, 3, 4], [1, 2, 3, 4], [1, 2, 3, 0], "above 0"),
         ([1, 2, 3, 4], [1, 2, 3, 4], [1, 2, 3, np.nan], "finite"),
         ([1, 2, 3, 4], [1, 2, 3, 4], [1, 2, 3], "one time"),

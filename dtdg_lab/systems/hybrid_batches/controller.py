@@ -67,7 +67,7 @@ def reward(last_s: float, now_s: float, last_reduction: float | None, now_reduct
 
 
 def progress_reward(last_loss: float, loss: float, seconds: float, best: float) -> tuple[float, float]:
-    """Return progress per second relative to its best, within [-1, 1], and the updated best.
+    """Return progress per second relative to its best so far, within [-1, 1], and the updated best.
 
     Progress is the relative decrease of the loss. A size is rewarded for its progress, not for beating the previous
     size. The best rate is reduced by 3 % with every decision, since losses fall more slowly later on.
@@ -75,7 +75,7 @@ def progress_reward(last_loss: float, loss: float, seconds: float, best: float) 
     Args:
         last_loss: at the beginning of the round.
         loss: at its end.
-        seconds: of its steps.
+        seconds: seconds of its steps.
         best: the largest absolute rate so far, in 1/s; 0 at first.
 
     Returns:
@@ -90,7 +90,7 @@ def progress_reward(last_loss: float, loss: float, seconds: float, best: float) 
 
 def _share(gain: float, scale: float) -> float:
     """Return gain / |scale|, bounded; the sign of the gain if the scale is 0."""
-    if abs(gain) >= LIMIT * abs(scale):  # no division: the quotient of tiny numbers may overflow
+    if abs(gain) >= LIMIT * abs(scale):  # avoid dividing: the quotient of tiny numbers may overflow
         return 0.0 if gain == 0 else math.copysign(LIMIT, gain)
     return gain / abs(scale)
 

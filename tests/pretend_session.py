@@ -154,7 +154,7 @@ class PretendSession:
 
     def train(self, config: RunConfig) -> PretendRun:
         if self.current is not None and self.current.status in ("running", "paused"):
-            raise ControlError(f"run {self.current.id} is under way: stop it first.")
+            raise ControlError(f"run {self.current.id} is under way. Stop it first.")
         run = self._make(config, len(self.runs))
         self.runs.append(run)
         if self._live:

@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 
 
 def outward_address() -> str:
-    """Return this machine's address on the network: that of its outgoing interface (nothing is sent)."""
+    """Return this machine's address on the network, that of its outgoing interface; nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # an address reserved for documentation; any address selects this interface
+            probe.connect(("192.0.2.1", 9))  # an address reserved for documentation: any address selects the interface
             address: str = probe.getsockname()[0]
-        except OSError:  # no default route, as on isolated compute nodes: use the host name
+        except OSError:  # isolated compute nodes have no default route: use the host name
             address = socket.gethostbyname(socket.gethostname())
     if address.startswith("127."):
         raise ClusterError(
-            f"ranks run on several machines, and this one ({socket.gethostname()}) finds only its loopback address "
-            f"{address}. Give its name an address of the network they share (/etc/hosts or DNS)."
+            f"ranks run on several machines, but this one ({socket.gethostname()}) only has the loopback address "
+            f"{address}. Give its name an address on the shared network (/etc/hosts or DNS)."
         )
     return address
 
 
 def _keep_gloo_on(host: str, address: str) -> None:
-    """Bind gloo to loopback if all ranks are on one machine, else to the outgoing interface.
+    """Bind gloo to loopback if all ranks are on one machine, otherwise to the outgoing interface.
 
-    User settings are kept. By default gloo takes the address of the machine's name, which is often loopback.
+    A user's setting is kept. By default gloo uses the address of the machine's name, which is often loopback.
     """
     loopback = "lo0" if sys.platform == "darwin" else "lo"
     if host:
@@ -45,7 +45,7 @@ def interface_of(address: str) -> str:
     """Return the network interface that has an address.
 
     Raises:
-        ClusterError: none has it.
+        ClusterError: no interface has it.
     """
     import psutil
 
@@ -55,5 +55,5 @@ def interface_of(address: str) -> str:
             return str(name)
     raise ClusterError(
         f"no network interface of this machine has the address {address} (interfaces: {', '.join(interfaces)}). Set "
-        "GLOO_SOCKET_IFNAME for the engines to the one that reaches the other machines."
+        "GLOO_SOCKET_IFNAME on the engines to the interface that reaches the other machines."
     )

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 def end_stopped(
     control: ControlServer | StoredControl | LocalControl, directory: RunDirectory, attempt: int, *, rank: int = 0
 ) -> str:
-    """Return the state of a run that was asked to stop: stopped, or interrupted by a signal.
+    """Return the state of a run after a request to stop: stopped, or interrupted by a signal.
 
-    Rank 0 records an interruption at once: a signal may leave no time for Parquet files and the report.
+    Rank 0 records an interruption at once, since a signal may leave no time for Parquet files and the report.
     """
     request = control.stop_request()
     if request is None or request.signal is None:
@@ -54,21 +54,21 @@ def assemble_rank(
     attempt: int = 1,
     **options: Any,
 ) -> tuple[Trainer, ResourceMonitor]:
-    """Return trainer and resource monitor of a rank; rank 0 records the start of the attempt.
+    """Build the trainer and the resource monitor of a rank; rank 0 records the start of the attempt.
 
     Args:
-        directory: of the run.
+        directory: folder of the run.
         group: the ranks.
-        start: of this rank.
-        stack: closes what is opened.
-        recorder: of this rank.
-        control: requests.
-        preparation: follows what is done before the first step.
-        device: of this rank.
-        local_rank: number among the ranks of this machine.
-        local_size: ranks of this machine.
-        attempt: number, from 1.
-        options: of :func:`dtdg_lab.training.assembly.assemble_trainer`.
+        start: start of this rank.
+        stack: closes resources at the end.
+        recorder: recorder of this rank.
+        control: source of requests.
+        preparation: reports progress before the first step.
+        device: device of this rank.
+        local_rank: index among the ranks of this machine.
+        local_size: number of ranks on this machine.
+        attempt: number of the attempt, from 1.
+        options: passed to :func:`dtdg_lab.training.assembly.assemble_trainer`.
     """
     from dtdg_lab.datasets.names import load_for
     from dtdg_lab.training.assembly import assemble_trainer

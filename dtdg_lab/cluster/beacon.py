@@ -24,10 +24,10 @@ from dtdg_lab.runs.liveness import (
 
 
 def wait_for_note(live: Path, rank: int, attempt: int, *, timeout_s: float = 60.0) -> RankNote:
-    """Wait for the note of a rank, and return it.
+    """Wait for the note of a rank and return it.
 
     Raises:
-        ClusterError: it did not appear in time.
+        ClusterError: the note did not appear in time.
     """
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
@@ -36,18 +36,18 @@ def wait_for_note(live: Path, rank: int, attempt: int, *, timeout_s: float = 60.
             return note
         time.sleep(0.01)
     raise ClusterError(
-        f"rank {rank} did not start within {timeout_s:g} s. Look at its engine's log; ranks on several machines need "
-        "the runs folder on a disk they share."
+        f"rank {rank} did not start within {timeout_s:g} s. Look at its engine's log. For ranks on several machines, "
+        "put the runs folder on a shared disk."
     )
 
 
 LOOK_S = 0.5
 
 
-GRACE_S = 1.5  # a survivor that is not stuck in a collective exits by itself within this time
+GRACE_S = 1.5  # time for a survivor to exit by itself, if it is not stuck in a collective
 
 
-AWAY_S = 15.0  # heartbeats through the store detect what process tables cannot: dead ranks on other machines
+AWAY_S = 15.0  # a rank on another machine is dead after this time without heartbeats through the store
 
 
 def death_reason(dead: int) -> str:
@@ -64,23 +64,23 @@ _KEPT = "The last checkpoint and every record written before are kept: session.r
 
 
 def touch(live: Path, rank: int, busy_file: Path | None) -> None:
-    """Give a sign of life of a rank, and of its session's cluster."""
+    """Touch the note of a rank, and the busy file of its session."""
     touch_note(live, rank)
     if busy_file is not None:
-        with suppress(OSError):  # its session was closed, or this machine does not see it: nothing to keep busy
+        with suppress(OSError):  # the session was closed, or its file is on another machine
             busy_file.touch()
 
 
 @contextmanager
 def signs_of_life(live: Path, rank: int, busy_file: Path | None, *, every_s: float = LOOK_S) -> Iterator[None]:
-    """Give signs of life until the end of the block, where no beacon does: the files of a long run take a while."""
+    """Send signs of life until the end of the block, for work without a beacon, such as writing a long run's files."""
     over = threading.Event()
 
-    def go_on() -> None:
+    def send_signs() -> None:
         while not over.wait(every_s):
             touch(live, rank, busy_file)
 
-    thread = threading.Thread(target=go_on, name="signs-of-life", daemon=True)
+    thread = threading.Thread(target=send_signs, name="signs-of-life", daemon=True)
     thread.start()
     try:
         yield
@@ -90,20 +90,21 @@ def signs_of_life(live: Path, rank: int, busy_file: Path | None, *, every_s: flo
 
 
 class Beacon:
-    """Sends heartbeats, checks the others, and ends this process if it is blocked by a dead or silent rank.
+    """Sends heartbeats, checks the other ranks, and ends this process if a dead or silent rank blocks it.
 
-    A rank of this machine is gone when its process is; while that exists, the others wait ``silent_s`` for it. A rank
-    of another machine is gone when its heartbeats through the store end.
+    A rank of this machine is dead when its process has ended; while the process exists, the others wait ``silent_s``
+    for it. A rank of another machine is dead when its heartbeats through the store end.
 
     Args:
         live: the run's folder of notes.
-        attempt: which attempt this is.
+        attempt: number of the attempt.
         rank: this rank, of ``size``.
         size: number of ranks.
-        store: a separate connection.
-        silent_s: seconds to wait for a rank of this machine whose process exists.
-        on_death: called once with the rank and the reason; marks the run and flushes its records.
-        failed: whether the run is marked failed: another rank has exited with an error, and its exchange may hang here.
+        store: a separate connection to the store.
+        silent_s: seconds to wait for a silent rank of this machine whose process exists.
+        on_death: called once with the dead rank and the reason; marks the run and flushes its records.
+        failed: returns True if the run is marked failed: another rank has exited with an error, so an exchange may
+            hang.
         busy_file: touched twice a second, so that the idle watchdog sees that the cluster is in use.
     """
 
@@ -132,7 +133,7 @@ class Beacon:
         self._thread.start()
 
     def first_dead(self, timeout_s: float) -> int | None:
-        """Return a dead rank, looked for at once and until the time-out; None if all visible ranks are alive."""
+        """Return a dead rank, checked until the time-out; None if all visible ranks are alive."""
         deadline = time.monotonic() + timeout_s
         while True:
             dead = [rank for rank in dead_ranks(self._live, self._attempt) if rank != self._rank]
@@ -149,7 +150,7 @@ class Beacon:
                 return
 
     def _lost(self) -> tuple[int, str] | None:
-        """Return a rank for which the others need not wait any longer, and why."""
+        """Return a dead or silent rank and the reason, if there is one."""
         notes = read_notes(self._live, self._attempt)
         silent = self._silence.look(notes)
         dead = self.first_dead(0.0)
@@ -162,18 +163,18 @@ class Beacon:
         return silent_beyond(silent, notes, self._silent_s)
 
     def _exists(self, rank: int) -> bool:
-        """Return whether a rank is a process of this machine that exists."""
+        """Return True if a rank's process exists on this machine."""
         note = read_notes(self._live, self._attempt).get(rank)
         return note is not None and is_alive(note)
 
     def _leave(self, lost: tuple[int, str] | None) -> None:
         if self._stop.wait(GRACE_S):
-            return  # the loop noticed by itself and has exited
+            return  # the training loop noticed and has exited
         try:
             if lost is not None:
                 self._on_death(*lost)
         except LabError:
-            os._exit(71)  # the disk is gone as well: nothing can be marked, but no rank may hang
+            os._exit(71)  # the disk is gone: the run cannot be marked, but no rank may hang
         os._exit(70)  # stuck in a collective that no exception reaches; repair() starts a new engine
 
     def close(self) -> None:
@@ -184,5 +185,5 @@ class Beacon:
         self._heartbeat.close()
 
     def left(self, timeout_s: float) -> dict[int, int]:
-        """Return ranks that no longer use the store, after :meth:`close` -> values of it that each has ignored."""
+        """Return the ranks that have left the store after :meth:`close`, with the number of values each ignored."""
         return self._heartbeat.left(timeout_s)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 WINDOWS = (1, 2, 4, 8, 16, 32, 64)
 CONDITIONS = ("c1_500mbit", "c1_200mbit", "c1_100mbit", "c1_50mbit", "c4_5ms", "c4_10ms", "c4_20ms")
 ROWS = (10, 30, 100, 300, 1_000, 3_000)
-LEAST_STEPS = 60  # of a cell
+LEAST_STEPS = 60  # minimum steps per cell
 
 
 def calibrate_here(
@@ -39,29 +39,28 @@ def calibrate_here(
 ) -> Any:
     """Measure fetches, and steps of short runs under several windows and conditions, and fit cost constants to them.
 
-    With clean links every window has a run, under the other conditions one window. A run is long enough for two
+    With clean links every window has a run, under other conditions only one window. A run is long enough for two
     windows and their rebuilds; its first steps do not count. Measurements are stored in ``folder``, in the format of
-    :func:`dtdg_lab.calibration.calibrate`.
 
     Args:
-        config: of a system that fetches features; its policy, window, links and epochs are replaced.
-        folder: for the files; those of an earlier study are replaced.
+        config: config of a system that fetches features; its policy, window, links and epochs are replaced.
+        folder: folder for the files; files of an earlier study are replaced.
         windows: W measured on clean links.
         conditions: applied to one owner's links in turn: ``clean``, ``c1_<X>mbit`` (rate) or ``c4_<Y>ms`` (delay).
         rows: numbers of rows per fetch.
         repeats: fetches of each number and owner, one at a time and concurrently.
-        steps: minimum steps of a run that count.
-        name: of the data set in the files; by default the config's.
+        steps: minimum measured steps of a run.
+        name: name of the data set in the files; by default the config's.
         session: whose engines train; by default this process, with ``ranks=1``.
         runs_dir: folder for the runs, without a session.
         progress: show a progress bar of runs.
 
     Returns:
-        The ``calibration``, with ``costs()``, a ``table()`` and a ``figure()`` of them.
+        The ``calibration``, with ``costs()``, ``table()`` and ``figure()``.
 
     Raises:
-        ConfigError: the system fetches nothing, or there are several ranks and no session; or a condition or window
-            is invalid, or there are too few.
+        ConfigError: the system fetches nothing, several ranks have no session, or conditions or windows are invalid or
+            too few.
         RunFailedError: a run did not finish.
         LabError: a run cannot be started.
 
@@ -71,8 +70,8 @@ def calibrate_here(
     plan = family(system(config.system).family).calibration(config, name=name or config.dataset, **sizes)
     if session is None and config.ranks != 1:
         raise ConfigError(
-            f"ranks={config.ranks} need engines: lab.calibration.calibrate_here(config, folder, "
-            f"session=lab.Session(ranks={config.ranks})), or config.replace(ranks=1), which keeps the same plan."
+            f"ranks={config.ranks} need engines. Pass session=lab.Session(ranks={config.ranks}), or "
+            "config.replace(ranks=1), which keeps the same plan."
         )
     from tqdm.auto import tqdm
 
@@ -84,6 +83,6 @@ def calibrate_here(
         return run
 
     with tqdm(total=len(plan.cells) + 1, unit="run", disable=not progress) as bar:
-        first = trained(plan.first)  # its steps are not recorded
+        first = trained(plan.first)  # warms up; its steps are not recorded
         runs = [trained(cell_config) for cell_config in plan.configs(first, WARM_UPS)]
     return plan.study(Path(folder), [step_seconds(run) for run in runs], power_rows(runs))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dtdg_lab.training.recorder import Recorder
 
 
-POLL_MS = 50  # after which threads that receive look whether they are to end
+POLL_MS = 50  # interval at which receiving threads check if they should end
 
 
 Check = Callable[[Request], None]
@@ -44,7 +44,7 @@ _NONCES = 10_000
 _LOOK_S = 0.2
 
 
-TRIES = 5  # to reach rank 0: a message may be lost while others attack its ports
+TRIES = 5  # to reach rank 0, since other traffic on its port may displace a message
 
 
 def attempt_scope(directory: RunDirectory, attempt: int) -> str:
@@ -66,15 +66,15 @@ def read_payload(store: Any, version: int) -> dict[str, Any]:
 class ControlServer:
     """Rank 0's side: receives signed requests, checks and numbers them, and replies with the number.
 
-    Requests that are unsigned, signed with another key, made for another run or attempt, repeated, or refused by
-    ``check`` change nothing.
+    A request changes nothing if it is unsigned, signed with another key, made for another run or attempt, repeated, or
+    refused by ``check``.
 
     Args:
         key: the session's key.
-        store: the attempt's store, which signs; every rank reads the requests there.
-        check: raises a LabError for a request that cannot be carried out; may be replaced.
-        on_refusal: called with each request of this session that is refused, and the reason, on the server's thread.
-        on_acceptance: called with each request that is accepted, and its version, before the ranks can see it.
+        store: the attempt's signed store, in which every rank reads the requests.
+        check: raises a LabError if a request cannot be carried out; may be replaced.
+        on_refusal: called on the server's thread with each refused request of this session, and the reason.
+        on_acceptance: called with each accepted request and its version, before other ranks can see it.
         scope: run and attempt that requests must name.
         host: interface to listen on.
     """
@@ -96,7 +96,7 @@ class ControlServer:
         self._version = 0
         self._taken: list[Request] = []
         self._changed = threading.Condition()
-        self._answers: dict[str, bytes] = {}  # by nonce, the last ones
+        self._answers: dict[str, bytes] = {}  # the latest ones, by nonce
         self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.REP)
         self._socket.setsockopt(zmq.LINGER, 0)
         self.address = f"tcp://{host}:{self._socket.bind_to_random_port(f'tcp://{host}')}"
@@ -109,29 +109,29 @@ class ControlServer:
         return self._version
 
     def payload(self, version: int) -> dict[str, Any]:
-        """Return the request of a version, and put it back into the store if someone changed that."""
+        """Return the request of a version, and restore it in the store if someone changed it."""
         payload = write_request(self._taken[version - 1])
         self._store.set_once(store_key(version), json.dumps(payload))
         return payload
 
     def stop_request(self) -> Stop | None:
-        """Return the first request to stop; None without one."""
+        """Return the first request to stop, if any."""
         return first_stop(self._taken)[1]
 
     def stops(self) -> bool:
-        """Return whether there is a request to stop."""
+        """Return True if there is a request to stop."""
         return self.stop_request() is not None
 
     def stop_version(self) -> int:
         """Return the version of the first request to stop; 0 without one."""
-        with self._changed:  # another rank may have read it in the store before it is taken here
+        with self._changed:  # another rank may have read it in the store before it is appended here
             return first_stop(self._taken)[0]
 
     def stop_by(self, name: str) -> None:
-        """Stop the run because of a signal to this process, whatever ``check`` says.
+        """Stop the run because of a signal to this process, without ``check``.
 
         Raises:
-            ControlError: the run is ending.
+            ControlError: the run is about to end.
         """
         self._add(Stop(name))
 
@@ -145,16 +145,16 @@ class ControlServer:
             self._closed_for = reason
 
     def wait(self, version: int, timeout_s: float) -> None:
-        """Return when a version above ``version`` exists, or after the time-out."""
+        """Wait for a version above ``version``, or for the time-out."""
         with self._changed:
             self._changed.wait_for(lambda: self._version > version, timeout_s)
 
     def _serve(self) -> None:
         while not self._stop.is_set():
             if self._socket.poll(POLL_MS):
-                try:  # all frames: a stranger's second one must not leave the socket in the wrong state
+                try:  # receive all frames, since a leftover one would leave the socket in the wrong state
                     frames = self._socket.recv_multipart(zmq.NOBLOCK)
-                except zmq.Again:  # what is no request is dropped by the socket, and waiting for another has no end
+                except zmq.Again:  # the socket dropped an invalid message; a blocking receive would never return
                     continue
                 self._socket.send(self._answer(b"".join(frames)))
         self._socket.close()
@@ -164,12 +164,12 @@ class ControlServer:
             request = unpack(self._key, message)
             nonce = str(request.pop("nonce", ""))
             if request.pop("place", "") != self._scope:
-                raise ControlError("a control message for another run is ignored.")
+                raise ControlError("the control message is for another run, and was ignored.")
             if not nonce:
-                raise ControlError("a control message without a nonce is ignored.")
+                raise ControlError("the control message has no nonce, and was ignored.")
         except (LabError, json.JSONDecodeError, UnicodeDecodeError) as error:
             return self._refused(error)
-        if nonce not in self._answers:  # a request that is sent again, by anyone, gets its answer and changes nothing
+        if nonce not in self._answers:  # a repeated request gets the same reply, and changes nothing
             self._answers[nonce] = self._take(request)
             if len(self._answers) > _NONCES:
                 del self._answers[next(iter(self._answers))]
@@ -185,7 +185,7 @@ class ControlServer:
             return self._refused(error)
         try:
             if self._version >= MAX_CONTROL_VERSION:
-                raise ControlError(f"the run has had {self._version} changes, the most it takes: stop and resume it.")
+                raise ControlError(f"the run has reached its limit of {self._version} changes. Stop and resume it.")
             self.check(request)
             return pack(self._key, {"version": self._add(request)})
         except LabError as error:
@@ -198,8 +198,8 @@ class ControlServer:
                 raise ControlError(self._closed_for)
             try:
                 self._store.set(store_key(self._version + 1), json.dumps(write_request(request)))
-            except RuntimeError as error:  # torch's: the store is going down with its run
-                raise ControlError(f"the run's store does not answer ({error}): it is about to end.") from error
+            except RuntimeError as error:  # torch's error: the store is shutting down with the run
+                raise ControlError(f"the run's store does not answer ({error}), so the run is about to end.") from error
             self._on_acceptance(request, self._version + 1)
             self._taken.append(request)
             self._version += 1
@@ -207,18 +207,18 @@ class ControlServer:
             return self._version
 
     def close(self) -> None:
-        """Stop listening; repeated calls have no effect."""
+        """Stop listening; idempotent."""
         self._stop.set()
         self._thread.join()
 
 
 class StoredControl:
-    """The other ranks' side: they receive versions in the exchange and read the requests from the store.
+    """The other ranks' side: they receive versions with the gradients, and read the requests from the store.
 
     Args:
         store: the attempt's store.
         ask: sends a request to rank 0 (see :func:`ask`).
-        rank: this one.
+        rank: this rank.
     """
 
     def __init__(self, store: Any, ask: Callable[[Request], int], rank: int) -> None:
@@ -227,7 +227,7 @@ class StoredControl:
         self._stop: Stop | None = None
 
     def stop_request(self) -> Stop | None:
-        """Return the first request to stop; None without one. One read a call."""
+        """Return the first request to stop, if any; reads the store once per call."""
         while self._stop is None and (text := self._store.read(store_key(self._read_version + 1))) is not None:
             self._read_version += 1
             request = read_request(json.loads(text))
@@ -235,7 +235,7 @@ class StoredControl:
         return self._stop
 
     def stops(self) -> bool:
-        """Return whether a request to stop is known; the store is read five times a second at most."""
+        """Return True if a request to stop is known; reads the store at most five times a second."""
         if time.monotonic() >= self._next_s:
             self._next_s = time.monotonic() + _LOOK_S
             self.stop_request()
@@ -249,12 +249,12 @@ class StoredControl:
         """Ask rank 0 to stop the run because of a signal to this process.
 
         Raises:
-            ControlError: it is not ready, the run is ending, or there is no answer.
+            ControlError: rank 0 is not ready, the run is about to end, or there is no answer.
         """
         self._ask(Stop(name, self._rank))
 
     def latest(self) -> int:
-        """Return 0: only rank 0's answer counts."""
+        """Return 0: only rank 0's version counts."""
         return 0
 
     def payload(self, version: int) -> dict[str, Any]:
@@ -262,14 +262,14 @@ class StoredControl:
         return read_payload(self._store, version)
 
     def refuse(self, reason: str) -> None:
-        """Do nothing: only rank 0 refuses."""
+        """Do nothing; only rank 0 refuses requests."""
 
     def wait(self, version: int, timeout_s: float) -> None:
-        """Do nothing: only rank 0 waits, and the others wait for it in the exchange."""
+        """Do nothing; only rank 0 waits, and the others wait for it in the exchange."""
 
 
 def _reply(address: str, message: bytes, timeout_s: float) -> bytes | None:
-    """Return the reply to a message on a new connection; None if there is none in time."""
+    """Send a message on a new connection and return the reply; None after the time-out."""
     socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.REQ)
     socket.setsockopt(zmq.LINGER, 0)
     try:
@@ -281,7 +281,7 @@ def _reply(address: str, message: bytes, timeout_s: float) -> bytes | None:
 
 
 def ask(address: str, key: str, request: Request, *, scope: str, timeout_s: float = 5.0) -> int:
-    """Send one request to rank 0 of a run's attempt (``scope``) and return its version.
+    """Send a request to rank 0 of a run's attempt (``scope``), and return its version.
 
     Raises:
         ConfigError: rank 0 refused a setting.
@@ -303,11 +303,11 @@ class RequestLog:
     """Writes requests to change settings into rank 0's records, from any thread; other requests are not recorded.
 
     Args:
-        recorder: of rank 0.
+        recorder: recorder of rank 0.
         config: the settings before training begins.
 
     Attributes:
-        trainer: knows settings and position once training has begun.
+        trainer: provides settings and position once training has begun.
     """
 
     def __init__(self, recorder: Recorder, config: RunConfig) -> None:
@@ -315,12 +315,12 @@ class RequestLog:
         self.trainer: Trainer | None = None
 
     def accept(self, request: Request, version: int) -> None:
-        """Record a request that the ranks will receive as this version."""
+        """Record an accepted request with its version."""
         if isinstance(request, SetLive):
             self._write(Requested(version, dict(request.changes), request.by, self._old_values(request)))
 
     def refuse(self, request: Request, reason: str) -> None:
-        """Record a request that was refused, and why."""
+        """Record a refused request with the reason."""
         if isinstance(request, SetLive):
             self._write(Refused(None, dict(request.changes), reason, request.by, self._old_values(request)))
 
@@ -341,15 +341,15 @@ LONGEST = 80
 
 
 def requester(by: str | None = None) -> str:
-    """Return ``by`` if it is given, else ``notebook`` in a kernel, else the name of the program.
+    """Return ``by`` if it is given, otherwise ``notebook`` in a kernel, or the name of the program.
 
     Raises:
-        ConfigError: ``by`` is not a short text in one line.
+        ConfigError: ``by`` is not a short text of one line.
     """
     if by is None:
         return NOTEBOOK if _is_kernel() else _program()
     if not isinstance(by, str) or not 0 < len(by) <= LONGEST or not by.isprintable():
-        raise ConfigError(f"by={by!r}: give a name in one line, of at most {LONGEST} characters.")
+        raise ConfigError(f"by={by!r} is not allowed: give a name of one line, with at most {LONGEST} characters.")
     return by
 
 

@@ -1,4 +1,4 @@
-"""A function as a controller: it is called with new rows of a run's records, and returns changes of settings."""
+"""A function as a controller: it receives new rows of a run's records, and returns changes of settings."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from dtdg_lab.records.lines import RecordFile, parse_line
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 
 LOOK_S = 0.1
-ENDING_S = 5.0  # after which a run that accepts no more requests has ended
-HEAD_BYTES = 256  # of a line, with the name of its table
+ENDING_S = 5.0  # time for a run that refuses requests to end
+HEAD_BYTES = 256  # prefix of a line that contains the name of its table
 
 ControlFunction = Callable[[pd.DataFrame], Mapping[str, Any] | None]
 
 
 class SteeredRun(Protocol):
-    """A run under way whose settings can be changed."""
+    """An active run whose settings can be changed."""
 
     id: str
     path: Path
@@ -37,18 +37,18 @@ class SteeredRun(Protocol):
         """The state of the run."""
 
     def set(self, *, by: str | None = None, **live_settings: Any) -> int:
-        """Request other settings."""
+        """Request changes of settings."""
 
 
 class Controller:
     """Calls a function with new rows of a run, in a thread of this process, and requests the changes it returns.
 
-    An error of the function, or a refused request, is printed with its traceback and ends the controller; the run
+    An error of the function, or a refused request, is printed with its traceback and ends the controller. The run
     continues.
 
     Attributes:
-        by: its name in the log of changes.
-        error: what ended it; None otherwise.
+        by: name in the log of changes.
+        error: the error that ended it, if any.
     """
 
     def __init__(
@@ -66,15 +66,15 @@ class Controller:
         return f"<Controller {self.by} of {self._run.id}: {state}>"
 
     def stop(self) -> None:
-        """End the controller after its present call; the run continues."""
+        """End the controller after its current call; the run continues."""
         self._stopped.set()
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Return when the controller has ended: with its run, or stopped.
+        """Wait until the controller has ended: with its run, or stopped.
 
         Raises:
             TimeoutError: it has not ended in time.
-            Exception: what ended it.
+            Exception: the error that ended it.
         """
         self._thread.join(timeout_s)
         if self._thread.is_alive():
@@ -88,17 +88,17 @@ class Controller:
                 changes = self._function(rows)
                 if changes is not None and not self._stopped.is_set():
                     self._request(changes)
-        except Exception as error:  # of the function, whatever it is; there is no caller to raise to
+        except Exception as error:  # any error of the function, since there is no caller to raise to
             self.error = error
             error.add_note(f"This ended controller {self.by}; run {self._run.id} continues.")
             traceback.print_exception(error)
 
     def _new_rows(self) -> Iterator[pd.DataFrame]:
-        """Yield the rows of this attempt that were recorded since the last time, until the run ends."""
+        """Yield the rows of this attempt recorded since the last call, until the run ends."""
         files: dict[int, RecordFile] = {}
         directory, over = RunDirectory(self._run.path), False
         while not over and not self._stopped.is_set():
-            over = self._run_ended.is_set()  # before the rows are read
+            over = self._run_ended.is_set()  # check before reading the rows, so that none is missed
             for rank, path in directory.record_files().items():
                 files.setdefault(rank, RecordFile(path))
             rows = [row for file in files.values() for row in self._read(file)]
@@ -133,7 +133,7 @@ class Controller:
                 raise
 
     def _is_ending(self) -> bool:
-        """Return whether the run ends, so that it accepts no more requests."""
+        """Return True if the run is about to end, and therefore refuses requests."""
         deadline = time.monotonic() + ENDING_S
         while self._run.status not in (*ENDED, "stopping") and not self._run_ended.is_set():
             if time.monotonic() > deadline:

@@ -11,9 +11,9 @@ import dtdg_lab.cluster.worker  # noqa: F401  (here, before modules of the worki
 
 
 class EngineProcess(IPEngine):
-    """An engine on which a user's ``random.py`` beside the notebook is not imported for the standard library's.
+    """An engine that does not import a user's ``random.py`` beside the notebook instead of the standard library's.
 
-    His own modules, such as that of a registered model, are found after all others.
+    The user's own modules, such as a registered model's, are found last.
     """
 
     def to_work_dir(self) -> None:

@@ -1,4 +1,4 @@
-"""The engines of a session: start, discovery, health, and replacement."""
+"""The engines of a session: starting, finding, checking and replacing them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DROPPED_S = 30.0
 PROBE_EVERY_S = 1.0
 
 
-KILLED_S = 10.0  # a large process takes a while to be gone
+KILLED_S = 10.0  # time for killed processes to disappear, which takes longer for large ones
 
 
 HEARTBEAT_MS = 200  # the default of 3000 delays the cluster's start by 6 s
@@ -50,13 +50,13 @@ class Engines:
     Args:
         client: an ipyparallel client.
         cluster: the ipyparallel cluster if it can start engines; None if it was started elsewhere.
-        files: of the session; they hold facts about the engines for the next kernel.
+        files: files of the session, with facts on the engines for the next kernel.
     """
 
     def __init__(self, client: Any, cluster: Any, files: SessionFiles) -> None:
         self.client, self._cluster, self._files = client, cluster, files
         self._probed_s, self._gone = float("-inf"), False
-        self._started: Any = None  # the engine set that was started last
+        self._started: Any = None  # the latest engine set
         self._warm: dict[int, Engine] = {}
         self._learn()
 
@@ -70,7 +70,7 @@ class Engines:
         """Start a controller and engines that outlive this process.
 
         Raises:
-            ClusterError: they did not start in time.
+            ClusterError: the engines did not start in time.
         """
         import ipyparallel as ipp
 
@@ -85,7 +85,7 @@ class Engines:
             profile_dir=str(files.folder / "profile"),
             cluster_id="",
             controller_args=[
-                f"--HeartMonitor.period={HEARTBEAT_MS}",  # it drops engines for good: the run decides earlier
+                f"--HeartMonitor.period={HEARTBEAT_MS}",  # it drops engines for good, so the run must decide earlier
                 f"--HeartMonitor.max_heartmonitor_misses={int((files.silent_s + DROPPED_S) * 1000 / HEARTBEAT_MS)}",
             ],
             engine_timeout=timeout_s,
@@ -103,8 +103,8 @@ class Engines:
             if client is not None:
                 client.close(linger=0)
             raise ClusterError(
-                f"{files.ranks} engines did not start: {str(error).rstrip('.')}. This was after "
-                f"{time.monotonic() - began_s:.1f} s (timeout_s={timeout_s:g})."
+                f"{files.ranks} engines did not start within {time.monotonic() - began_s:.1f} s "
+                f"(timeout_s={timeout_s:g}): {str(error).rstrip('.')}."
             ) from error
         return engines
 
@@ -125,7 +125,7 @@ class Engines:
         connection_file = files.connection_file
         if not Path(connection_file).is_file():
             raise ClusterError(
-                f"there is no connection file {connection_file}: the cluster has ended, or runs elsewhere."
+                f"the connection file {connection_file} does not exist: the cluster has ended, or runs elsewhere."
             )
         if session_files.controller_is_gone(connection_file):
             raise ClusterError(session_files.gone_words(files))
@@ -138,7 +138,7 @@ class Engines:
         return cls(client, cluster, files)
 
     def warm(self, count: int, *, timeout_s: float, beside: Collection[int] = ()) -> None:
-        """Wait for engines and let new ones import what training needs.
+        """Wait for engines, and let new ones import the modules of training.
 
         Args:
             count: number of engines to wait for.
@@ -146,18 +146,18 @@ class Engines:
             beside: ids that do not count.
 
         Raises:
-            ClusterError: too few started, or one cannot import the lab.
+            ClusterError: too few engines started, or one cannot import the lab.
         """
         import ipyparallel as ipp
 
-        # not wait_for_engines, which fails where an engine that was killed earlier is reported as ended meanwhile
+        # wait_for_engines would fail if an engine that was killed earlier is reported as ended now
         deadline = time.monotonic() + timeout_s
         while len(ready := set(self.client.ids) - set(beside)) < count:
             if self._started is not None and (statuses := self._started.ended()):
                 how = ", ".join(dict.fromkeys(statuses))
-                raise ClusterError(f"{len(statuses)} of {count} engines ended as they started ({how}).")
+                raise ClusterError(f"{len(statuses)} of {count} engines ended during their start ({how}).")
             if time.monotonic() > deadline:
-                raise ClusterError(f"{len(ready)} of {count} engines were ready in time.")
+                raise ClusterError(f"only {len(ready)} of {count} engines were ready within {timeout_s:g} s.")
             time.sleep(0.02)
         try:
             self._learn()
@@ -168,10 +168,10 @@ class Engines:
             facts = view.apply_async(warm_up)
             for number, fact in zip(new, facts.get(timeout=timeout_s), strict=True):
                 self._warm[number] = Engine(number, **fact)
-            view.apply_async(rehearse)  # an error in it recurs in the first run, and is reported there
+            view.apply_async(rehearse)  # an error in it recurs in the first run, which reports it
             write_json(self._files.engines_file, [asdict(engine) for engine in self._warm.values()])
         except (TimeoutError, ipp.error.TimeoutError) as error:
-            raise ClusterError(f"engines {new} did not import what training needs within {timeout_s:.1f} s.") from error
+            raise ClusterError(f"engines {new} did not import the lab within {timeout_s:.1f} s.") from error
         except (ipp.error.RemoteError, ipp.error.EngineError) as error:
             raise ClusterError(
                 f"an engine cannot start: {error}. Engines need dtdg_lab installed in their own Python."
@@ -179,7 +179,7 @@ class Engines:
 
     @property
     def controller_is_gone(self) -> bool:
-        """Whether the controller has ended, as of the last second."""
+        """True if the controller has ended; checked at most once a second."""
         if not self._gone and time.monotonic() - self._probed_s > PROBE_EVERY_S:
             self._gone = session_files.controller_is_gone(self._files.connection_file)
             self._probed_s = time.monotonic()
@@ -189,11 +189,11 @@ class Engines:
         """Return the engines that can train, in rank order."""
         numbers = set(self.client.ids)
         if numbers - set(self._warm):
-            self._learn()  # another kernel may have started some
+            self._learn()  # another kernel may have started new ones
         return [engine for number, engine in sorted(self._warm.items()) if number in numbers and _runs(engine)]
 
     def start_more(self, count: int, *, timeout_s: float) -> None:
-        """Start engines in place of dead ones; for an external cluster, detect engines that were started there.
+        """Replace dead engines; for an external cluster, detect engines that were started there.
 
         Raises:
             ClusterError: the cluster was started elsewhere, and engines are still missing.
@@ -212,7 +212,7 @@ class Engines:
         ready = len(self.alive())
         if ready < target_count:
             raise ClusterError(
-                f"{ready} of {target_count} engines are alive, and this session did not start the cluster: start the "
+                f"{ready} of {target_count} engines are alive, and this session did not start the cluster. Start the "
                 f"others there (ipcluster engines -n {target_count - ready} ...), then call session.repair() again."
                 + (f" Runs of up to {ready} ranks can be started now." if ready else "")
             )
@@ -242,20 +242,20 @@ def engine_numbers_of(ranks: int, engines: Sequence[int] | None) -> tuple[int, .
     """Return the indices of a run's engines in a session; empty for the first ones.
 
     Raises:
-        ConfigError: they are not one different engine for each rank.
+        ConfigError: the engines are not distinct, or not one per rank.
     """
     if engines is None:
         return ()
     if len(engines) != ranks or len(set(engines)) < ranks or min(engines) < 0:
         raise ConfigError(
-            f"engines={tuple(engines)} for ranks={ranks}: give one distinct engine, numbered from 0, for each of "
-            "the ranks."
+            f"engines={tuple(engines)} do not match ranks={ranks}. Give one distinct engine, numbered from 0, for "
+            "each rank."
         )
     return tuple(engines)
 
 
 def trouble(answers: Sequence[Any]) -> str:
-    """Return the error of an engine that could not run its rank; empty otherwise."""
+    """Return the error of an engine that could not run its rank; empty without an error."""
     for rank, answer in enumerate(answers):
         if answer.ready():
             error = answer.exception()

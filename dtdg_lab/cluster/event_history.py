@@ -1,4 +1,4 @@
-"""Event history of a run, from its records: one timeline, for replays and comparisons."""
+"""The event history of a run as one timeline over its attempts, for replays and comparisons."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ E = TypeVar("E", bound=Event)
 
 
 class Recorded(NamedTuple, Generic[E]):
-    """An event, and the attempt and the step at which it was recorded."""
+    """An event with its attempt and step."""
 
     attempt: int
     step: int
@@ -38,13 +38,13 @@ class EventHistory:
     """The records of a run's attempts as one timeline: for a repeated step, the later attempt counts.
 
     Attributes:
-        directory: of the run.
+        directory: folder of the run.
     """
 
     directory: RunDirectory
 
     def rows(self, table: str, rank: int = 0) -> Iterator[Row]:
-        """Return the rows of a rank in the timeline, in order, with the number of their ``attempt``."""
+        """Yield the rows of a rank in the timeline, in order, with their ``attempt``."""
         for row in self._all(rank).get(table, ()):
             if row["step"] < self.cut(row["attempt"]):
                 yield row
@@ -62,7 +62,7 @@ class EventHistory:
         ]
 
     def evaluations(self) -> Iterator[Row]:
-        """Yield rank 0's evaluations in the timeline; those of the test split only from the last attempt."""
+        """Yield rank 0's evaluations in the timeline; evaluations of the test split only from the last attempt."""
         evaluations = self._all(0).get("evaluations", ())
         for row in evaluations:
             cut = self.cut(row["attempt"])
@@ -70,7 +70,7 @@ class EventHistory:
                 yield row
 
     def cut(self, attempt: int) -> int:
-        """Return the step at which a later attempt resumes; the last attempt has none."""
+        """Return the step at which a later attempt resumes; no limit for the last attempt."""
         return min((step for number, step in self._resumed.items() if number > attempt), default=ENDLESS)
 
     @cached_property
@@ -91,11 +91,11 @@ class EventHistory:
             self._by_rank[rank] = tables
         return self._by_rank[rank]
 
-    # what a replay of this run needs
+    # for replays of this run
 
     @property
     def config(self) -> RunConfig:
-        """The settings at its start, with changes made by a resume before the first step."""
+        """The settings at the start, including changes by a resume before the first step."""
         config = self.directory.config()
         for resumed in self.events(Resumed):
             if resumed.step <= self.first_step:
@@ -104,12 +104,12 @@ class EventHistory:
 
     @property
     def first_step(self) -> int:
-        """The step of its start: 0, except for a fork."""
+        """The first step: 0, except for a fork."""
         return int(self.directory.environment().get("forked", {}).get("step", 0))
 
     @property
     def threads(self) -> int:
-        """Threads of each rank in its last attempt; 0 if it did not come to its first step."""
+        """Threads of each rank in the last attempt; 0 if it did not reach its first step."""
         return self.events(Kernel)[-1].event.threads if self.event_rows(Kernel.kind) else 0
 
     @property

@@ -1,4 +1,4 @@
-"""FollowedRun: what is seen of a run while it trains, as far as its records are read."""
+"""The records of a run, read while it trains."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ LOOK_S = 0.1
 
 
 class FollowedRun:
-    """What is seen of a run while it trains: its record tables, as far as they are read.
+    """A run whose record tables are read while it trains.
 
     Attributes:
-        id: the run's name: its folder's.
-        path: the run's folder.
-        live: its record tables as columns, for charts; hold ``lock`` while reading it.
-            A resumed run's handle continues with it.
-        version: increases with every change of ``live``, or of the status.
+        id: name of the run, the name of its folder.
+        path: folder of the run.
+        live: its record tables as columns, for charts; hold ``lock`` while reading it. The handle of a resumed run
+            continues with it.
+        version: increases with every change of ``live`` or of the status.
         silent: rank -> whole seconds without a sign of life, for ranks whose processes are stopped or blocked.
     """
 
@@ -51,46 +51,46 @@ class FollowedRun:
 
     @property
     def status(self) -> str:
-        """``starting running paused stopping finished stopped failed``."""
+        """The state: starting, running, paused, stopping, finished, stopped, interrupted or failed."""
         return str(self._directory.status()["state"])
 
     @property
     def reason(self) -> str:
-        """Why the run ended, or which changes it refused last; empty otherwise."""
+        """The reason why the run ended, or the last refused changes; empty otherwise."""
         return str(self._directory.status()["reason"])
 
     @property
     def config(self) -> RunConfig:
-        """The current settings as far as this handle follows them."""
+        """The current settings, as far as the records are read."""
         return self._config
 
     def requests(self) -> pd.DataFrame:
-        """Return the log of changes: who asked for which setting, its old and new value, and what became of it.
+        """Return the log of changes: requester, setting, old and new value, and outcome.
 
-        A row for each setting, with the number of its request as index: see ``StoredRun.requests``.
+        One row per setting, with the number of its request as index: see ``StoredRun.requests``.
         """
         with self.lock:
             return changes_frame(requested_changes(self.live, ended=self.status in ENDED))
 
     def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
-        """Return the charts so far by name, as plotly figure dicts; the picture of its system comes first."""
+        """Return the current charts by name, as plotly figure dicts; the picture of the system comes first."""
         with self.lock:
             return figures_of(self.live, x, ended=self.status in ENDED)
 
     def captions(self) -> dict[str, str]:
-        """Return the caption of each chart, as it is now."""
+        """Return the current caption of each chart."""
         with self.lock:
             return captions_of(self.live, ended=self.status in ENDED)
 
     def save_figures(self, folder: str | Path, *, overwrite: bool = False) -> list[Path]:
-        """Write every chart so far to a folder and return the paths (see ``runs.figures.save_figures``)."""
+        """Write all current charts to a folder and return their paths (see ``runs.figures.save_figures``)."""
         return save_figures(self.figures(), folder, overwrite=overwrite)
 
     def _follow(self) -> None:
         raise NotImplementedError
 
     def _catch_up(self, rank: int) -> bool:
-        """Read the next block of a rank's file; return whether there was anything."""
+        """Read the next block of a rank's file; return True unless it was empty."""
         raw_lines = self._file(rank).read(UPDATE_BYTES)
         new = [line for line in parse_lines(raw_lines) if line["seq"] >= self._next_seq.get(rank, 0)]
         if new:

@@ -1,4 +1,4 @@
-"""Forks: a new run that starts from a checkpoint of another one, under other settings or the same."""
+"""Forks: new runs that start from a checkpoint of another run, with the same or other settings."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ def fork(
 ) -> StoredRun | Run:
     """Continue training from a checkpoint of a run, as a new run; the first run and its folder stay unchanged.
 
-    The fork has the settings of the checkpoint, with ``changes``: any that its parameters fit, such as
+    The fork has the settings of the checkpoint with ``changes``: any change that keeps the parameters' shapes, such as
     another system, partitioner, learning rate or number of partitions. Without relevant changes it continues like the
-    first run: all later losses are equal, bit for bit on a CPU, except for systems with model averaging, which
-    depends on timing. Steps are numbered on, and its environment and an event name its origin. If the first
-    run had completed all its epochs and ``epochs`` is not given, the fork trains as many again.
+    first run: all later losses are equal, bit for bit on a CPU, except for systems with model averaging, which depends
+    on timing. Steps are numbered on; its environment and an event name its origin. If the first run had completed all
+    its epochs and ``epochs`` is not given, the fork trains as many again.
 
     Args:
         run: the folder or handle of a run; it may be active.
         at: ``"last"``; the name of a stored checkpoint (``epoch-00012``, ``step-00345``); or a number of epochs.
-        session: whose engines train it; a handle is returned at once. By default this process, with
+        session: session whose engines train it; a handle is returned at once. By default this process, with
             ``ranks=1``.
         runs_dir: folder for the fork; by default the session's, or the first run's.
         progress: show a progress bar of epochs, in this process.
-        changes: settings that differ from there on. Within an epoch, only those that keep the epoch's plan.
+        changes: changed settings. Within an epoch, only changes that keep the epoch's plan.
 
     Raises:
-        ConfigError: there is no such checkpoint, a change is not possible from there, or no epoch is left to train.
+        ConfigError: the checkpoint does not exist, a change is impossible there, or no epoch is left to train.
         RunStoreError: there is no run, or the checkpoint cannot be read.
-        LabError: the reason why the fork ended, if it trains in this process.
+        LabError: the reason why the fork failed, if it trains in this process.
     """
     directory = RunDirectory.open(run if isinstance(run, str | Path) else run.path)
     checkpoint = checkpoint_at(directory, at)
@@ -69,14 +69,14 @@ def fork(
         return session.launch(config.ranks, make, runs_dir=runs_dir, config=config)
     if config.ranks != 1:
         raise ConfigError(
-            f"the run has ranks={config.ranks}, and this is one process: give session=lab.Session(ranks="
+            f"the run has ranks={config.ranks}, but this is a single process. Give session=lab.Session(ranks="
             f"{config.ranks}), or ranks=1, which keeps the plan but not bit-identical results."
         )
     return train_here(config, runs_dir=runs_dir or directory.path.resolve().parent, progress=progress, make=make)
 
 
 def checkpoint_at(directory: RunDirectory, at: str | int) -> StoredCheckpoint:
-    """Return the checkpoint of a run with a name or after a number of epochs.
+    """Return the checkpoint of a run by name or by number of epochs.
 
     Raises:
         ConfigError: there is none.
@@ -98,8 +98,8 @@ def checkpoint_at(directory: RunDirectory, at: str | int) -> StoredCheckpoint:
     )
     nearest = _nearest(checkpoints, at) if isinstance(at, int) else ""
     raise ConfigError(
-        f"at={at!r}: run {directory.id} has no such checkpoint; it has {names}.{nearest} Set keep_every to save one "
-        "after some epochs, or call run.save_checkpoint()."
+        f"at={at!r}: run {directory.id} has no such checkpoint, but {names}.{nearest} Set keep_every to save one "
+        "every few epochs, or call run.save_checkpoint()."
     )
 
 
@@ -107,20 +107,20 @@ def branched_config(directory: RunDirectory, checkpoint: StoredCheckpoint, chang
     """Return the settings of a fork.
 
     Raises:
-        ConfigError: the changes are not possible from there, or no epoch is left.
+        ConfigError: a change is impossible there, or no epoch is left.
     """
     for name in changes:
         if name in FROZEN or (name in OPTIONS and OPTIONS[name].owner in ("datasets", "models")):
             raise ConfigError(
                 f"{name!r} cannot change in a fork: its parameters were trained with "
                 f"{name}={checkpoint.config[name]!r}, and do not fit other settings (or would be tested on training "
-                f"data). Train a new run: config.replace({name}=...)."
+                f"data). Train a new run with config.replace({name}=...)."
             )
     former = checkpoint.config.flat
     if "generated_snapshots" in former and changes.get("seed", former["seed"]) != former["seed"]:
         raise ConfigError(
-            f"'seed' cannot change in a fork on {checkpoint.config.dataset!r}, because its data depend on it: they "
-            "would differ from those that the parameters were trained on. Keep the seed, or train a new run."
+            f"'seed' cannot change in a fork on {checkpoint.config.dataset!r}, because its data depend on the seed, "
+            "and the parameters were trained on other data. Keep the seed, or train a new run."
         )
     config = checkpoint.config.replace(**changes)
     changed = [name for name in changes if former.get(name) != config.flat.get(name)]
@@ -130,8 +130,8 @@ def branched_config(directory: RunDirectory, checkpoint: StoredCheckpoint, chang
     if checkpoint.iteration and breaking:
         nearest = _nearest(directory.checkpoints, checkpoint.epoch)
         raise ConfigError(
-            f"{', '.join(breaking)}: checkpoint {checkpoint.name} is at iteration {checkpoint.iteration} of epoch "
-            f"{checkpoint.epoch}, whose plan they would change in the middle."
+            f"{', '.join(breaking)} cannot change at checkpoint {checkpoint.name}, in the middle of epoch "
+            f"{checkpoint.epoch} (iteration {checkpoint.iteration}), because that changes the epoch's plan."
             f"{nearest or ' There is no checkpoint between two epochs: set keep_every.'}"
         )
     epochs = config.epochs if "epochs" in changes else checkpoint.waiting.get("epochs", config.epochs)
@@ -139,8 +139,8 @@ def branched_config(directory: RunDirectory, checkpoint: StoredCheckpoint, chang
         return config
     if "epochs" in changes:
         raise ConfigError(
-            f"epochs={epochs}: checkpoint {checkpoint.name} of run {directory.id} is after {checkpoint.epoch} epochs, "
-            f"so none is left to train. Give epochs={checkpoint.epoch + 1} or more."
+            f"epochs={epochs}: checkpoint {checkpoint.name} of run {directory.id} has {checkpoint.epoch} epochs. "
+            f"Give epochs={checkpoint.epoch + 1} or more."
         )
     return config.replace(epochs=checkpoint.epoch + epochs)
 

@@ -1,4 +1,4 @@
-"""A small process beside a session's cluster: it ends an idle cluster, so that a run outlives its kernel."""
+"""The watchdog of a session's cluster: a small process that ends an idle cluster, also after its kernel has ended."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from dtdg_lab.core.errors import UnknownNameError
 LOOK_S = 1.0
 
 
-AWAKE_S = 5.0  # longer between two looks: the machine slept, or this process was stopped
+AWAKE_S = 5.0  # a longer time between two checks means that the machine slept, or this process was stopped
 
 
 def has_keeper(files: SessionFiles) -> bool:
-    """Return whether the watchdog of a session runs."""
+    """Return True if the watchdog of a session is running."""
     return any(files.id in (process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"]))
 
 
 def start_keeper(files: SessionFiles) -> int:
-    """Start the watchdog of a session; returns its process number."""
+    """Start the watchdog of a session; return its process identifier."""
     command = [sys.executable, "-P", "-m", "dtdg_lab.cluster.keeper", files.id]
     with open(files.folder / "keeper.log", "ab") as log:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(), start_new_session=True
         )
-    process.returncode = 0  # never waited for: it intentionally outlives this process
+    process.returncode = 0  # do not wait for it: it intentionally outlives this process
     return process.pid
 
 
 class IdleClock:
-    """How long a session has been idle; time that the machine slept does not count.
+    """Idle time of a session, without the time that the machine slept.
 
     Args:
-        clock: Unix time.
+        clock: returns the Unix time.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
@@ -50,13 +50,13 @@ class IdleClock:
         """Return seconds since the last use, or since the machine woke up; call it every ``LOOK_S`` seconds."""
         now_s = self._clock()
         if self._looked > 0 and now_s - self._looked > AWAKE_S:
-            self._awake_since = now_s  # kernels and ranks touch their files soon
+            self._awake_since = now_s  # give kernels and ranks time to touch their files
         self._looked = now_s
         return now_s - max(files.last_used_s(), self._awake_since)
 
 
 def keep(session_id: str) -> None:
-    """Watch a session until its files are gone or it has been idle for its limit, then end it."""
+    """Watch a session until its files are removed, or until it has been idle for its limit; then end it."""
     clock = IdleClock()
     while True:
         try:

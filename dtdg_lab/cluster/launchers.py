@@ -1,4 +1,4 @@
-"""Launchers of a session's controller and engines: with a safe import path, and with logs that stay."""
+"""Launchers of a session's controller and engines: with a safe import path, and with logs that are kept."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dtdg_lab.core.child_process import end_of, import_environment, is_running
 if TYPE_CHECKING:
     from dtdg_lab.cluster.session_files import SessionFiles
 
-# An engine imports what takes longest while the controller starts, and then waits for that one's connection file
+# An engine imports torch, the slowest module, while the controller starts, then waits for the connection file.
 ENGINE = "import torch; from dtdg_lab.cluster.engine_process import main; main()"
 
 
 class _LogKept:
-    """Leaves the log of a process that has ended on disk: ipyparallel removes it."""
+    """Keeps the log of an ended process, which ipyparallel would remove."""
 
     def get_output(self, remove: bool = False) -> str:
         """Return the log's text."""
@@ -30,7 +30,7 @@ class _LogKept:
 class ControllerLauncher(_LogKept, LocalControllerLauncher):
     """Starts the controller."""
 
-    entrypoint_name = f"{__name__}.ControllerLauncher"  # in the cluster's file, from which other kernels read it
+    entrypoint_name = f"{__name__}.ControllerLauncher"  # stored in the cluster's file for other kernels
 
 
 class EngineLauncher(_LogKept, LocalEngineLauncher):
@@ -38,7 +38,7 @@ class EngineLauncher(_LogKept, LocalEngineLauncher):
 
     @property
     def started_s(self) -> float:
-        """Unix time at which its process was created."""
+        """Unix time at which the process was created."""
         return float(self.process.create_time())
 
 
@@ -49,9 +49,9 @@ class EngineSetLauncher(LocalEngineSetLauncher):
     launcher_class = EngineLauncher
 
     def ended(self) -> list[str]:
-        """Return how those engines ended that have.
+        """Return the exit reasons of engines that have ended.
 
-        ``state`` and ``stop_data`` change only while ipyparallel's event loop runs, which it does within its calls.
+        ``state`` and ``stop_data`` only change while ipyparallel's event loop runs, within its calls.
         """
         statuses = [engine["exit_code"] for engine in self.stop_data.get("engines", {}).values()]
         for launcher in list(self.launchers.values()):
@@ -67,7 +67,7 @@ def cluster_settings(files: SessionFiles, timeout_s: float) -> dict[str, Any]:
     The controller works in the session's folder, which ipyparallel puts first on its import path.
 
     Args:
-        files: of the session.
+        files: files of the session.
         timeout_s: seconds that engines wait for the controller.
     """
     environment = import_environment()

@@ -45,18 +45,18 @@ if TYPE_CHECKING:
 def train(config: RunConfig, *, runs_dir: str | Path = "runs", progress: bool = True) -> StoredRun:
     """Run all P partitions of a plan in this process, one after another, and return the finished run.
 
-    Only this function imports torch into the calling process; a Session trains on engines. On SIGTERM or SIGUSR1 the
-    run is interrupted after its step, with a checkpoint; then the signal does what it would have done without a run.
+    A Session trains on engines instead, and leaves torch out of the calling process. On SIGTERM or SIGUSR1 the run is
+    interrupted after its step, with a checkpoint; then the signal has its usual effect.
 
     Args:
-        config: with ``ranks=1``; P may be larger.
+        config: config with ``ranks=1``; P may be larger.
         runs_dir: folder for runs.
         progress: show a progress bar.
 
     Raises:
         ConfigError: the config has more than one rank.
         RunInterruptedError: a signal interrupted the run, and did not end this process.
-        LabError: the reason why the run ended; its folder keeps everything until then.
+        LabError: the reason why the run failed; its folder keeps all earlier records.
     """
     return train_here(config, runs_dir=runs_dir, progress=progress)
 
@@ -71,14 +71,14 @@ def train_here(
     make: Callable[..., RunDirectory] | None = None,
     deliver: bool = True,
 ) -> StoredRun:
-    """Train as :func:`train`, observed: ``bench`` may stop the run; ``on_start`` receives its observable part.
+    """Train like :func:`train`, with observers: ``bench`` may stop the run; ``on_start`` receives a handle of the run.
 
-    ``make`` creates the run's folder in the folder ``root``, for a fork or a replay. Without ``deliver`` the caller
-    leaves by itself after a signal.
+    ``make`` creates the run's folder in the folder ``root``, for a fork or a replay. With ``deliver=False`` a signal is
+    not delivered again, and the caller must exit.
     """
     if config.ranks != 1:
         raise ConfigError(
-            f"lab.train runs in this process, and ranks={config.ranks}: use config.replace(ranks=1), which keeps the "
+            f"lab.train runs in this process, but ranks={config.ranks}. Use config.replace(ranks=1), which keeps the "
             "plan, or Session(ranks=...).train(config)."
         )
     runs_dir = writable_folder(runs_dir, "runs_dir", RunStoreError)
@@ -101,7 +101,7 @@ def train_here(
                 if isinstance(error, LabError) or not is_explained(error):
                     raise
                 raise RunFailedError(f"{reason} The run's folder is {directory.path}.") from error
-            directory.mark_interrupted(1, signals.received.name, rank=0)  # it may have ended what the run needs, too
+            directory.mark_interrupted(1, signals.received.name, rank=0)  # the signal may have caused the error, too
             state, cause = "interrupted", error
         status = directory.recorded_status()
         finish(directory, state, *((status["reason"], 0) if state == "interrupted" else ()), attempt=1)
@@ -112,7 +112,7 @@ def train_here(
 
 @dataclass(frozen=True, slots=True)
 class _WatchedRecorder:
-    """A recorder that passes evaluations to a bench, between two steps: a verdict comes at a reproducible step."""
+    """A recorder that passes evaluations to a bench between two steps, so that verdicts come at reproducible steps."""
 
     recorder: Recorder
     bench: Bench

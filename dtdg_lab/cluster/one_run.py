@@ -1,4 +1,4 @@
-"""One run from its config to its end, in this process or on engines: the unit of races and studies."""
+"""A run from its config to its end, in this process or on engines: the unit of races and studies."""
 
 from __future__ import annotations
 
@@ -31,12 +31,11 @@ LOOK_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A run that has ended.
+    """An ended run.
 
     Attributes:
-        run: read from its folder; finished or stopped.
-        verdict: of the judge that ended it early; None without one, or if the run ended before the
-            verdict took effect.
+        run: the run, read from its folder; finished or stopped.
+        verdict: verdict of the judge that ended it early; None without one, or if the run ended before it took effect.
     """
 
     run: StoredRun
@@ -55,28 +54,28 @@ def run_config(
 ) -> Done:
     """Train a config, and return when the run has ended.
 
-    In this process a verdict comes between two steps, at a reproducible step; on engines it takes some steps to
-    arrive, so that runs stopped early may end at different steps.
+    In this process a verdict takes effect between two steps, at a reproducible step. On engines it takes some steps to
+    arrive, so runs that are stopped early may end at different steps.
 
     Args:
         config: the settings.
-        session: whose engines train, into its own folder of runs; by default this process, with ``ranks=1``.
-        engines: indices of the session's engines, one for each rank; by default the first ones.
+        session: session whose engines train, into its own folder of runs; by default this process, with ``ranks=1``.
+        engines: indices of the session's engines, one per rank; by default the first ones.
         runs_dir: folder for runs, without a session.
         judge: called after every evaluation of the validation split.
-        on_start: receives the observable part of the run at its start: ``id path config status live lock version``.
+        on_start: receives a handle of the run at its start, with ``id path config status live lock version``.
         progress: show a progress bar of epochs, in this process.
 
     Raises:
-        ConfigError: several ranks and no session, or engines without one.
+        ConfigError: there are several ranks and no session, or engines without one.
         RunFailedError: the run failed.
-        LabError: it cannot be started.
-        Exception: of ``judge`` or ``on_start``; the run stops then.
+        LabError: the run cannot be started.
+        Exception: an error of ``judge`` or ``on_start``; the run is then stopped.
     """
     bench = None if judge is None else Bench(judge, config.epochs)
     if session is None:
         if engines is not None:
-            raise ConfigError(f"engines={tuple(engines)} without a session: give session=lab.Session(...), or neither.")
+            raise ConfigError(f"engines={tuple(engines)} need a session. Give session=lab.Session(...), or no engines.")
         run = train_here(config, runs_dir=runs_dir, progress=progress, bench=bench, on_start=on_start)
         return _done(run, bench)
     handle = session.train(config, engines=engines)
@@ -84,7 +83,7 @@ def run_config(
         if on_start is not None:
             on_start(handle)
         _wait(handle, bench)
-    except BaseException:  # after an interrupt or an error the run must stop: it is no longer observed
+    except BaseException:  # stop the run after an interrupt or an error, since nobody observes it any more
         end_run(handle)
         raise
     return _done(open_run(handle.path), bench)
@@ -100,7 +99,7 @@ def _done(run: StoredRun, bench: Bench | None) -> Done:
 
 
 def end_run(run: Run) -> None:
-    """Stop a run without observers; a run that is about to end by itself is left alone."""
+    """Stop a run without observers, unless it is about to end by itself."""
     if run.status in (*ENDED, "stopping"):
         return
     try:
@@ -141,4 +140,4 @@ def _show(bench: Bench, run: Run, table: str, row: dict[str, Any]) -> None:
         with run.lock:
             epoch = run.live.progress.epoch
         if run.status not in (*ENDED, "stopping") and epoch < run.config.epochs:
-            raise  # else it was about to end by itself
+            raise  # otherwise the run was about to end by itself

@@ -1,4 +1,4 @@
-"""Before the first step: what a rank does is recorded, and ends where the run is stopped."""
+"""The time before a run's first step: its progress is recorded, and a request to stop ends it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ QUIET_S, REPORT_EVERY_S = 1.0, 0.5
 
 
 class Preparation:
-    """Records what rank 0 does before the first step, and ends any rank once the run is to stop.
+    """Records rank 0's progress before the first step, and ends any rank if the run is stopped.
 
     Args:
-        recorder: of this rank.
-        stop_requested: truthy if any request is to stop the run.
-        rank: this one.
-        show: called with each sentence that is recorded.
+        recorder: recorder of this rank.
+        stop_requested: returns a true value if there is a request to stop.
+        rank: this rank.
+        show: called with each recorded sentence.
     """
 
     def __init__(
@@ -38,10 +38,10 @@ class Preparation:
         self._next_s = time.monotonic() + QUIET_S
 
     def __call__(self, what: str, left_s: float | None) -> None:
-        """Take in what is done now.
+        """Report the current activity.
 
         Raises:
-            StoppedError: the run is to stop.
+            StoppedError: the run was asked to stop.
         """
         if self._stop_requested():
             raise StoppedError("the run was stopped before its first step.")

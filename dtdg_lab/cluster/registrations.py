@@ -1,4 +1,4 @@
-"""Registrations on their way to engines: as text where engines can import the code, else by value."""
+"""Registrations sent to engines: as a name if engines can import the code, otherwise by value."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from dtdg_lab.core.units import format_bytes
 if TYPE_CHECKING:
     from dtdg_lab.config.run_config import RunConfig
 
-MOST_BYTES = 4 << 20  # of code by value; it is sent to each rank of each attempt
+MOST_BYTES = 4 << 20  # limit of code sent by value, since it is sent to each rank of each attempt
 _DIGESTS: dict[str, bytes] = {}  # module -> digest of its file when this engine imported it
-_FOLDERS: list[str] = []  # on this engine's import path for what was sent last
+_FOLDERS: list[str] = []  # folders on this engine's import path for the latest registrations
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +31,16 @@ class SentRegistration:
     """One registration as plain values.
 
     Attributes:
-        kind: of the registration.
-        name: in the catalogue.
-        target: ``module:attribute`` that engines import; empty for code by value.
-        folder: that holds the module here; engines look there last.
-        code: the object as cloudpickle writes it; empty where there is a target.
+        kind: kind of the registration.
+        name: name in the catalogue.
+        target: ``module:attribute`` that engines import; empty for code sent by value.
+        folder: folder of the module on this machine; engines search it last.
+        code: the object pickled by cloudpickle; empty if there is a target.
         summary: one sentence.
         source: paper and section.
-        options: names of options, and new ones.
-        tasks: of a data set.
-        digest: of the file of the module; empty where it has none.
+        options: names of options, and new options.
+        tasks: tasks of a data set.
+        digest: digest of the module's file; empty if it has none.
     """
 
     kind: str
@@ -56,11 +56,11 @@ class SentRegistration:
 
     @property
     def module(self) -> str:
-        """The module that engines import; empty for code by value."""
+        """The module that engines import; empty for code sent by value."""
         return self.target.partition(":")[0]
 
     def load(self) -> Any:
-        """Return the text to import, or the object.
+        """Return the name to import, or the object.
 
         Raises:
             ConfigError: the object cannot be rebuilt in this process.
@@ -72,11 +72,11 @@ class SentRegistration:
         except (ImportError, AttributeError, TypeError, pickle.UnpicklingError) as error:
             raise ConfigError(
                 f"{title_of(self.kind, self.name)} was sent by value, and cannot be rebuilt on an engine: {error}. "
-                "What it refers to must be importable on every engine, or be defined beside it."
+                "Everything it refers to must be importable on every engine, or be defined in the same module."
             ) from error
 
     def apply(self) -> None:
-        """Register it in this process.
+        """Register the code in this process.
 
         Raises:
             ConfigError: the code cannot be imported or rebuilt.
@@ -85,12 +85,12 @@ class SentRegistration:
 
 
 def pack_registrations(*configs: RunConfig) -> tuple[SentRegistration, ...]:
-    """Return what is registered in this process, to be sent to engines.
+    """Pack the registrations of this process, to be sent to engines.
 
-    What cannot be sent is left out where no run uses it.
+    Registrations that cannot be sent are left out if no run uses them.
 
     Args:
-        configs: settings of the runs that the engines will train; without any, they may use all of it.
+        configs: settings of the runs that the engines will train; without any, all registrations may be used.
 
     Raises:
         ClusterError: an object that a run uses can be neither imported nor sent.
@@ -108,12 +108,12 @@ def pack_registrations(*configs: RunConfig) -> tuple[SentRegistration, ...]:
 
 
 def apply_registrations(sent: Sequence[SentRegistration]) -> None:
-    """Register in this process what another one has sent, and nothing else.
+    """Register exactly the sent registrations in this process.
 
-    Modules that this process imported from files of other content are imported again.
+    Modules are imported again if their files have changed since this process imported them.
 
     Raises:
-        ConfigError: some code cannot be imported or rebuilt, or is not that which was sent.
+        ConfigError: some code cannot be imported or rebuilt, or differs from the sent code.
     """
     for record in reversed(REGISTERED[:]):
         record.remove()
@@ -128,13 +128,13 @@ def apply_registrations(sent: Sequence[SentRegistration]) -> None:
 
 
 def _is_outdated(registration: SentRegistration) -> bool:
-    """Return whether a module was imported from a file of other content than it has now, or than was sent."""
+    """Return True if a module was imported from a file that has changed since, or differs from the sent file."""
     imported, digest = _DIGESTS.get(registration.module), _digest(registration.module)
     return imported != digest or imported != (registration.digest or digest)
 
 
 def _replace_folders(sent: Sequence[SentRegistration]) -> None:
-    """Look for modules last in the folders that were sent now, and no longer in those that were sent before."""
+    """Put the folders of the sent modules at the end of the import path, in place of earlier ones."""
     sys.path[:] = [folder for folder in sys.path if folder not in _FOLDERS]
     folders = dict.fromkeys(registration.folder for registration in sent if registration.folder)
     _FOLDERS[:] = [folder for folder in folders if folder not in sys.path]
@@ -146,16 +146,16 @@ def _checked_digest(registration: SentRegistration) -> bytes:
     """Return the digest of the file that a module was imported from.
 
     Raises:
-        ConfigError: the file that was sent has another one.
+        ConfigError: the sent file has another digest.
     """
     module = registration.module
     digest = _digest(module)
-    # a file of that folder was only edited since it was sent
+    # in the same folder, the file was only edited since it was sent
     if digest != registration.digest and registration.digest and _folder_of(module) != registration.folder:
         raise ConfigError(
             f"{title_of(registration.kind, registration.name)}: engines import {module} from "
-            f"{sys.modules[module].__file__}, whose text differs from that in {registration.folder}, where it was "
-            "registered. Rename one of the two modules, or copy the registered one there; then restart the engines."
+            f"{sys.modules[module].__file__}, which differs from the registered one in {registration.folder}. "
+            "Rename one of the two modules, or copy the registered one there; then restart the engines."
         )
     return digest
 
@@ -177,7 +177,7 @@ def _packed(registration: Registration) -> SentRegistration:
 
 
 def _folder_of(module: str) -> str:
-    """Return the folder on the import path that holds a module's package; empty where there is none."""
+    """Return the folder on the import path that contains a module's package; empty without one."""
     loaded = sys.modules[module.partition(".")[0]]
     paths = list(getattr(loaded, "__path__", ())) or [getattr(loaded, "__file__", None) or ""]
     return str(Path(paths[0]).resolve().parent) if paths[0] else ""
@@ -188,13 +188,13 @@ def _by_value(registration: Registration) -> bytes:
         import cloudpickle
     except ImportError as error:
         raise NotAvailableError(
-            f"{registration.what!r} cannot be imported by engines, and sending it needs cloudpickle: "
+            f"{registration.what!r} cannot be imported by engines, and sending it needs cloudpickle. Run: "
             "pip install cloudpickle, or put it in a module."
         ) from error
 
     title, what = title_of(registration.kind, registration.name), registration.what
     what = catalogue.load(what) if isinstance(what, str) else what
-    # a module that engines cannot import goes with it; __main__ always does
+    # send a module that engines cannot import along with the object; cloudpickle always does so for __main__
     module = sys.modules.get(getattr(what, "__module__", type(what).__module__))
     is_lost = module is not None and module.__name__ != "__main__" and module.__spec__ is None
     if is_lost:
@@ -203,21 +203,21 @@ def _by_value(registration: Registration) -> bytes:
         code = bytes(cloudpickle.dumps(what))
     except (TypeError, pickle.PicklingError, RecursionError) as error:
         raise ClusterError(
-            f"{title} cannot be sent to engines: {error}. It must not use objects such as sessions, files or locks of "
-            "this process; or put it in a module."
+            f"{title} cannot be sent to engines: {error}. Do not let it refer to sessions, files or locks of this "
+            "process, or put it in a module."
         ) from error
     finally:
         if is_lost:
             cloudpickle.unregister_pickle_by_value(module)
     if len(code) > MOST_BYTES:
         raise ClusterError(
-            f"{title} takes {format_bytes(len(code))} when it is sent to engines, above {format_bytes(MOST_BYTES)}: it "
+            f"{title} takes {format_bytes(len(code))}, above the limit of {format_bytes(MOST_BYTES)} for engines: it "
             "refers to large objects of this process. Load them inside its functions, or put it in a module."
         )
     return code
 
 
 def _digest(module: str) -> bytes:
-    """Return the digest of a module's file; empty where it has none."""
+    """Return the digest of a module's file; empty if it has none."""
     file = getattr(sys.modules[module], "__file__", None)
     return hashlib.sha256(Path(file).read_bytes()).digest() if file and Path(file).is_file() else b""

@@ -1,4 +1,4 @@
-"""Replay of a run from its records, and the verification that it matches bit for bit."""
+"""Replay of a run from its records, and verification that both are equal bit for bit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STEP = ("epoch", "iteration", "loss", "global_loss")
 SCORES = ("loss", "persistence_loss", "mean_loss", "snapshots", "metrics")
 
 
-Facts = dict[tuple[int, Any], tuple[Any, ...]]  # (step, rank or part of the sequence) -> what it must be
+Facts = dict[tuple[int, Any], tuple[Any, ...]]  # (step, rank or split) -> values to compare
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ class ReplayVerification:
     """The result of comparing a replay with its run.
 
     Attributes:
-        run: the replay's name.
-        of: its run's.
-        steps: compared, over all ranks.
-        evaluations: compared, over splits.
-        first_difference: the first step whose loss or evaluation differs; None without one.
-        parameters: whether the last parameters are equal; None if either run did not record them.
+        run: name of the replay.
+        of: name of the replayed run.
+        steps: number of compared steps, over all ranks.
+        evaluations: number of compared evaluations, over splits.
+        first_difference: first step with a different loss or evaluation, if any.
+        parameters: True if the final parameters are equal; None if either run did not record them.
         caption: the result as text.
     """
 
@@ -61,7 +61,7 @@ class ReplayVerification:
     caption: str
 
     def __bool__(self) -> bool:
-        """Return whether nothing differs."""
+        """Return True if nothing differs."""
         return self.first_difference is None and self.parameters is not False
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,10 +70,10 @@ class ReplayVerification:
 
 
 def verify_replay(run: str | Path | StoredRun) -> ReplayVerification:
-    """Compare a replay with its original run: every loss, every evaluation, and the last parameters.
+    """Compare a replay with its run: all losses, all evaluations, and the final parameters.
 
     Raises:
-        ConfigError: it is not a replay.
+        ConfigError: the run is not a replay.
         RunStoreError: either folder is missing.
         DataError: a record line is damaged.
     """
@@ -102,7 +102,7 @@ def _steps(history: EventHistory) -> Facts:
 
 
 def _evaluations(history: EventHistory) -> Facts:
-    """Return evaluations of the timeline; for a resumed attempt, the later one's count, and none of the test split."""
+    """Return the evaluations of the timeline."""
     facts: Facts = {}
     for row in history.evaluations():
         facts[row["step"], row["split"]] = tuple(row[name] for name in SCORES)
@@ -110,7 +110,7 @@ def _evaluations(history: EventHistory) -> Facts:
 
 
 def _differing(first: Facts, second: Facts, *, part: bool) -> list[int]:
-    """Return steps at which they differ; with ``part``, only those that the first one has."""
+    """Return the steps at which they differ; with ``part``, only steps of the first one."""
     keys = first.keys() if part else first.keys() | second.keys()
     return [key[0] for key in keys if first.get(key) != second.get(key)]
 
@@ -135,7 +135,7 @@ def _words(first: EventHistory, repeat: EventHistory, step: int | None, paramete
 
 
 def causes_of(first: RunDirectory, repeat: RunDirectory) -> str:
-    """Say why a run and its replay may differ."""
+    """Return a sentence on why a run and its replay may differ."""
     former, present = first.environment(), repeat.environment()
     hashes = [facts.get("data", {}).get("sha256") for facts in (former, present)]
     if hashes[0] != hashes[1]:
@@ -156,10 +156,10 @@ def store_verification(path: str | Path) -> ReplayVerification:
     """Compare a finished replay with its run, and store the result in its environment.
 
     Args:
-        path: the folder of the replay.
+        path: folder of the replay.
 
     Raises:
-        ConfigError: it is not a replay.
+        ConfigError: the run is not a replay.
         RunStoreError: either folder is missing.
         DataError: a record line is damaged.
     """
@@ -175,26 +175,27 @@ def replay(
     runs_dir: str | Path | None = None,
     progress: bool = False,
 ) -> StoredRun:
-    """Replay a run with its live changes as a new run, and verify that it matches bit for bit.
+    """Replay a run with its live changes as a new run, and verify that both are equal bit for bit.
 
-    Every control request takes effect at its original step. Schedules and overlap chosen by measured times, refusals,
-    sizes of batches from a controller, batches from reservoirs and averaging rounds are taken from the records. Nothing
-    else is: caches decide again, and times differ. Several attempts are replayed as one timeline; a failed run up to
-    its last record.
+    Every control request takes effect at its original step. Also taken from the records: schedules and overlap chosen
+    by measured times, refusals, batch sizes of a controller, batches from reservoirs, and averaging rounds. Everything
+    else is computed again: caches decide again, and times differ. Several attempts are replayed as one timeline, and a
+    failed run up to its last record.
 
     The result is in ``environment["repeats"]`` of the returned run, and :func:`verify_replay` computes it again.
 
     Args:
-        run: the folder or handle of a run that has ended.
-        session: whose engines train it, as many as the run had ranks; by default this process, with ``ranks=1``.
+        run: folder or handle of an ended run.
+        session: session whose engines train it, as many as the run had ranks; by default this process, with
+            ``ranks=1``.
         runs_dir: folder for the replay; by default the session's, or the first run's.
         progress: show a progress bar of epochs, in this process.
 
     Raises:
         ControlError: the run is active.
-        ConfigError: it cannot be replayed, or not here; the message gives the reason.
+        ConfigError: the run cannot be replayed, or not in this process; the message gives the reason.
         RunStoreError: there is no run, or it completed no step.
-        LabError: the reason why the replay ended.
+        LabError: the reason why the replay failed.
     """
     directory, config, make = _prepared(run)
     if session is not None:
@@ -205,7 +206,7 @@ def replay(
         )
     else:
         raise ConfigError(
-            f"run {directory.id} had ranks={config.ranks}, and a replay needs the same number: give "
+            f"run {directory.id} had ranks={config.ranks}, and a replay needs the same number. Give "
             f"session=lab.Session(ranks={config.ranks})."
         )
     store_verification(repeated.path)
@@ -213,12 +214,12 @@ def replay(
 
 
 def start_replay(run: str | Path | StoredRun | Run, *, session: Session, runs_dir: str | Path | None = None) -> Run:
-    """Replay on engines without waiting for the end: call :func:`store_verification` then.
+    """Start a replay on engines and return at once; call :func:`store_verification` when it has ended.
 
     Raises:
         ControlError: the run, or another one, is active.
-        ClusterError: there are fewer engines alive than it had ranks.
-        ConfigError: it cannot be replayed; the message gives the reason.
+        ClusterError: fewer engines are alive than the run had ranks.
+        ConfigError: the run cannot be replayed; the message gives the reason.
         RunStoreError: there is no run, or it completed no step.
     """
     _, config, make = _prepared(run)
@@ -235,7 +236,7 @@ def _prepared(run: str | Path | StoredRun | Run) -> tuple[RunDirectory, RunConfi
 
 
 def _create(history: EventHistory, config: RunConfig, *, root: str | Path) -> RunDirectory:
-    """Return the replay's folder; it stores a relative path to the first run, which reveals no home folder."""
+    """Create the replay's folder; it stores a relative path to the run, which reveals no home folder."""
     directory, environment = history.directory, history.directory.environment()
     path = os.path.relpath(directory.path.resolve(), Path(root).resolve() / "replay")
     facts: dict[str, Any] = {REPLAYS: {"run": directory.id, "path": path, "threads": history.threads}}

@@ -1,4 +1,4 @@
-"""The start of a run: from scratch, from a checkpoint of another run, or from the records of a run to replay."""
+"""The start of a run: from scratch, from a checkpoint of another run, or as a replay of another run's records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dtdg_lab.training.replay import RunReplay
 
 
-FORKED, REPLAYS = "forked", "replays"  # in environment.json, and kinds of events
+FORKED, REPLAYS = "forked", "replays"  # keys in environment.json, and kinds of events
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,10 @@ class RunStart:
     """The start of one rank.
 
     Attributes:
-        origins: kind of event, fork or replay -> its data.
-        begin: checkpoint of another run.
-        replay: records of this rank in another run.
-        threads: of each rank in the other run; 0 if irrelevant or unknown.
+        origins: kind of event (fork or replay) -> its data.
+        begin: checkpoint of another run, if any.
+        replay: records of this rank in another run, if any.
+        threads: threads of each rank in the other run; 0 if irrelevant or unknown.
     """
 
     origins: dict[str, dict[str, Any]]
@@ -60,7 +60,7 @@ class RunStart:
 
     @property
     def check(self) -> Callable[[Request], None] | None:
-        """A check that refuses control requests to a replay; None for ordinary runs, which accept them."""
+        """A check that refuses requests to a replay; None for other runs, which accept them."""
         if self.replay is None:
             return None
         averages = bool(self.replay.rounds)
@@ -68,7 +68,7 @@ class RunStart:
         def refuse(request: Request) -> None:
             if not isinstance(request, Stop) or averages:
                 allowed = "session.close() ends it" if averages else "run.stop() ends it"
-                raise ControlError(f"a replay repeats its run, and accepts no requests of its own: {allowed}.")
+                raise ControlError(f"a replay repeats its run and accepts no requests of its own: {allowed}.")
 
         return refuse
 
@@ -80,15 +80,15 @@ class RunStart:
 
 
 def check_resumable(directory: RunDirectory) -> None:
-    """Refuse to resume a replay, which would continue without the records that it follows.
+    """Raise if a run is a replay, which cannot be resumed: it would continue without the records that it follows.
 
     Raises:
-        ControlError: it is one.
+        ControlError: the run is a replay.
     """
     origin = directory.environment().get(REPLAYS)
     if origin is not None:
         raise ControlError(
-            f"run {directory.id} replays run {origin['run']}, and cannot be resumed: replay that run again."
+            f"run {directory.id} replays run {origin['run']} and cannot be resumed. Replay that run again."
         )
 
 
@@ -97,7 +97,7 @@ def repeated_by(directory: RunDirectory) -> RunDirectory:
 
     Raises:
         ConfigError: it is not a replay.
-        RunStoreError: that run has moved.
+        RunStoreError: the original run was moved.
     """
     origin = directory.environment().get(REPLAYS)
     if origin is None:

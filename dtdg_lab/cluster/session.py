@@ -40,28 +40,28 @@ if TYPE_CHECKING:
 HEARTBEAT_S = 5.0
 LEAVING_LIMIT_S = 10.0  # for engines to exit after a signal
 REPLACING_LIMIT_S = 60.0  # for new ones to start
-MOST_SILENT_S = 1200.0  # below the time after which collectives end by themselves
+MOST_SILENT_S = 1200.0  # less than the time-out of collectives
 
 
 class Session:
     """Engines that train, and the runs they trained.
 
-    A session with a ``name`` is found again by that name: a cell run twice, or a new kernel, gets the same
-    engines and their active run; if its cluster has ended, new engines and its runs. Without a name every call starts
-    a new cluster. Engines outlive the kernel while a run is active; idle ones end ``idle_s`` seconds after the last
-    kernel's heartbeat.
+    A ``name`` identifies a session: a cell that runs twice, or a new kernel, gets the same engines and their active
+    run. If the cluster has ended, it gets new engines and the session's runs. Without a name every call starts a new
+    cluster. Engines outlive the kernel while a run is active; idle ones end ``idle_s`` seconds after the last kernel's
+    heartbeat.
 
     Args:
         ranks: engines to start, the maximum R of its runs; by default one per GPU, or two without GPUs.
-        name: identifies the session.
-        runs_dir: folder for runs; on a disk that all engines share.
+        name: name of the session.
+        runs_dir: folder for runs, on a disk that all engines share.
         idle_s: seconds without a kernel or a run after which the cluster ends by itself.
-        silent_s: seconds that a run waits for a rank whose process exists but gives no sign of life, as after SIGSTOP.
+        silent_s: seconds that a run waits for a rank whose process exists but is silent, as after SIGSTOP.
         timeout_s: seconds to wait for engines.
 
     Raises:
-        ClusterError: the engines cannot be started, or a session of this name has another number of ranks and a run
-            active.
+        ClusterError: the engines cannot be started, or a session of this name has another number of ranks and an active
+            run.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class Session:
     ) -> None:
         size = (gpu_count() or 2) if ranks is None else ranks
         if not isinstance(size, int) or size < 1:
-            raise ClusterError(f"ranks={ranks!r}: a session needs a whole number of engines, at least 1.")
+            raise ClusterError(f"ranks={ranks!r}: give a whole number of engines, at least 1.")
         if not 1.0 <= silent_s <= MOST_SILENT_S:
-            raise ClusterError(f"silent_s={silent_s:g}: allowed are 1 to {MOST_SILENT_S:g} seconds.")
+            raise ClusterError(f"silent_s={silent_s:g}: give 1 to {MOST_SILENT_S:g} seconds.")
         root = as_path(runs_dir, "runs_dir", RunStoreError).resolve()
         writable_folder(state_root(), STATE, ClusterError)
-        undo_left_over(state_root() / NETEM)  # left by a run that was killed
+        undo_left_over(state_root() / NETEM)  # left by a killed run
         existing, alive = session_files.find_session(name, size) if name else (None, False)
         if not alive:
             writable_folder(root, "runs_dir", RunStoreError)
@@ -112,17 +112,17 @@ class Session:
     def attach(
         cls, which: str | Path | None = None, *, runs_dir: str | Path = "runs", timeout_s: float = 30.0
     ) -> Session:
-        """Use a running cluster.
+        """Connect to a running cluster.
 
         Args:
             which: id or name of a session of the lab; or the connection file (``ipcontroller-client.json``) or the
-                profile of any ipyparallel cluster, such as one started by ``ipcluster start`` over SSH or Slurm. The
-                session of the lab used last by default.
+                profile of any ipyparallel cluster, such as one started by ``ipcluster start`` over SSH or Slurm. By
+                default the session of the lab used last.
             runs_dir: folder for runs on a foreign cluster, on a disk that all engines share.
             timeout_s: seconds to wait for the controller.
 
         Raises:
-            ClusterError: nothing is found, or there is no answer.
+            ClusterError: there is no such cluster, or it does not answer.
         """
         session = cls.__new__(cls)
         all_files = session_files.all_sessions()
@@ -174,7 +174,7 @@ class Session:
 
     @property
     def name(self) -> str:
-        """The session's name, or its id where it has none."""
+        """The session's name, or its id without a name."""
         return self._files.name or self._files.id
 
     @property
@@ -199,17 +199,17 @@ class Session:
 
     @property
     def ready(self) -> bool:
-        """Whether runs can be started: not closed, the controller and all engines alive."""
+        """True if runs can be started: the session is open, the controller and all engines are alive."""
         return not self._closed and not self.problem and all(self.engines().values())
 
     @property
     def problem(self) -> str:
-        """What keeps runs from being started although engines are alive, and what to do; empty if nothing does."""
+        """The reason why no run can be started although engines are alive, with a remedy; empty if there is none."""
         gone = not self._closed and self._engines.controller_is_gone
         return session_files.gone_words(self._files) if gone else ""
 
     def engines(self) -> dict[int, bool]:
-        """Return rank -> whether its engine is alive."""
+        """Return rank -> True if its engine is alive."""
         alive = 0 if self._closed else len(self._engines.alive())
         return {rank: rank < alive for rank in range(self.ranks)}
 
@@ -244,9 +244,9 @@ class Session:
                 active.
 
         Raises:
-            ControlError: a run is active, on any of those engines if they are given.
-            ClusterError: there are fewer engines alive than the config has ranks.
-            ConfigError: engines are not one for each rank.
+            ControlError: a run is active, on any of these engines if they are given.
+            ClusterError: fewer engines are alive than the config has ranks.
+            ConfigError: engines are not one per rank.
             RunStoreError: the run's folder cannot be created.
         """
         return self.launch(config.ranks, partial(RunDirectory.create, config), engines=engines, config=config)
@@ -260,17 +260,17 @@ class Session:
         engines: Sequence[int] | None = None,
         config: RunConfig | None = None,
     ) -> Run:
-        """Start a run as :meth:`train` does, whose folder ``make`` creates: a fork, or a replay.
+        """Start a run like :meth:`train`, in a folder created by ``make``: a fork or a replay.
 
         Args:
-            ranks: of the run.
-            make: called with ``root`` once its engines are free.
-            runs_dir: in place of the session's folder of runs.
+            ranks: ranks of the run.
+            make: called with ``root`` once the engines are free.
+            runs_dir: replaces the session's folder of runs.
             engines: as in :meth:`train`.
-            config: of the run; without it, all registered code must be fit to be sent to engines.
+            config: config of the run; without it, all registered code must be fit to be sent to engines.
 
         Raises:
-            ClusterError: registered code that the run uses cannot be sent to engines, or as :meth:`train`.
+            ClusterError: registered code that the run uses cannot be sent to engines; or as in :meth:`train`.
         """
         with self._lock:
             numbers = engine_numbers_of(ranks, engines)
@@ -282,31 +282,31 @@ class Session:
             return self._launch(directory, ranks, attempt=1, numbers=numbers, registrations=registrations)
 
     def halves(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return indices of the first and of the second half of the engines, of the same size.
+        """Return the indices of the first and of the second half of the engines, equally many.
 
         Raises:
             ClusterError: there is only one engine.
         """
         size = self.ranks // 2
         if not size:
-            raise ClusterError("a single engine cannot be split into halves: create a Session with at least 2 ranks.")
+            raise ClusterError("a single engine cannot be split into halves. Create a Session with at least 2 ranks.")
         return tuple(range(size)), tuple(range(size, 2 * size))
 
     def resume(self, run: Run | StoredRun | str | Path, **changes: Any) -> Run:
         """Resume a run from its last checkpoint, as a new attempt; also a run of a session that has ended.
 
-        A run that a signal interrupted before its first checkpoint starts from the beginning, and engines that left at
-        the signal are replaced.
+        A run that a signal interrupted before its first checkpoint starts from the beginning, and engines that exited
+        after the signal are replaced.
 
         Args:
-            run: stopped, failed or interrupted: a handle of this or another session, a stored run, or its folder.
-            changes: live settings to change then, such as a smaller ``learning_rate``.
+            run: a stopped, failed or interrupted run: a handle of any session, a stored run, or its folder.
+            changes: changes of live settings, such as a smaller ``learning_rate``.
 
         Raises:
-            ControlError: the run is still active, here or in another session.
-            ClusterError: there are fewer engines alive than the run has ranks.
-            ConfigError: a change is not allowed, or the run uses code that is not registered in this process, or that
-                has changed.
+            ControlError: the run is still active, in this or another session.
+            ClusterError: fewer engines are alive than the run has ranks.
+            ConfigError: a change is not allowed, or the run uses code that is not registered in this process, or has
+                changed.
             RunStoreError: there is no run, or no checkpoint.
         """
         with self._lock:
@@ -316,8 +316,8 @@ class Session:
             status, is_own = directory.status(), path in self._files.runs()
             if status["state"] not in ENDED and not is_own:
                 raise ControlError(
-                    f"run {directory.id} is {status['state']} in another session: it needs no resuming. "
-                    "Session.attach() reaches that session."
+                    f"run {directory.id} is {status['state']} in another session, so it cannot be resumed. "
+                    "Session.attach() connects to that session."
                 )
             config, signalled = directory.config(), directory.recorded_status()["state"] == "interrupted"
             numbers = self._files.engines_of(path)
@@ -328,12 +328,12 @@ class Session:
             self._check_free(config.ranks, numbers)
             if status["state"] not in ENDED:
                 raise ControlError(
-                    f"run {directory.id} is {status['state']}: it needs no resuming. session.runs has its handle."
+                    f"run {directory.id} is {status['state']}, so it cannot be resumed. session.runs has its handle."
                 )
             has_checkpoint = directory.checkpoint_file.is_file()
             if not has_checkpoint and not signalled:
                 raise RunStoreError(
-                    f"run {directory.id} has no checkpoint yet: start it again with session.train(run.config)."
+                    f"run {directory.id} has no checkpoint yet. Start it again with session.train(run.config)."
                 )
             checkpoint_config = read_checkpoint(directory.checkpoint_file).config if has_checkpoint else config
             check_registered(checkpoint_config)
@@ -357,19 +357,19 @@ class Session:
 
     @property
     def under_way(self) -> list[Run]:
-        """Runs that have not ended, oldest first: several only if they have separate engines."""
+        """Active runs, oldest first; several only if they have separate engines."""
         with self._lock:
             handles = [self._handle(path) for path in self._files.runs() if is_under_way(path)]
             return [run for run in handles if run.status not in ENDED]
 
     def _await_leaving(self) -> None:
-        """Wait for engines that were asked to leave: until they have, they look alive."""
+        """Wait for engines that were asked to exit, since they look alive until then."""
         deadline = time.monotonic() + LEAVING_LIMIT_S
         for path in self._files.runs():
             try:
                 run = RunDirectory.open(path)
                 status = run.recorded_status()
-            except LabError:  # a folder that is damaged holds no engine
+            except LabError:  # ignore a damaged folder
                 continue
             while status["state"] == "interrupted" and time.monotonic() < deadline:
                 notes = read_notes(run.live, status["attempt"]).values()
@@ -379,7 +379,7 @@ class Session:
 
     def _check_free(self, ranks: int, numbers: tuple[int, ...] = ()) -> None:
         if self._closed:
-            raise ControlError("the session is closed: create a new one.")
+            raise ControlError("the session is closed. Create a new one.")
         self._await_leaving()
         busy = self.under_way
         for run in busy:
@@ -387,13 +387,13 @@ class Session:
             if numbers and not set(numbers) & set(busy_engines):
                 continue
             location = "" if not numbers else f" on engines {', '.join(map(str, busy_engines))}"
-            raise ControlError(f"run {run.id} is {run.status}{location}: stop it first (run.stop()), or wait for it.")
+            raise ControlError(f"run {run.id} is {run.status}{location}. Stop it first (run.stop()), or wait for it.")
         if self.problem:
             raise ClusterError(self.problem)
         alive = len(self._engines.alive())
         if numbers and busy and alive < self.ranks:  # engines after a dead one have moved up
             raise ClusterError(
-                f"{alive} of {self.ranks} engines are alive, and engines are numbered among these: wait for run "
+                f"{alive} of {self.ranks} engines are alive, so their indices have shifted. Wait for run "
                 f"{busy[0].id}, then call session.repair()."
             )
         if numbers and max(numbers) >= alive:
@@ -423,7 +423,7 @@ class Session:
         beside = alive if numbers else engines  # others may train at the same time: they share processors and GPUs
         is_local = {engine.host for engine in engines} == {host_id()}
         device, sharing = directory.config().device, Counter(engine.host for engine in beside)
-        if device == "auto":  # a GPU for each rank of every machine, or none: one backend for the whole group
+        if device == "auto":  # use GPUs only if every rank of every machine has one, since a group has one backend
             device = "cuda" if all(engine.gpus >= sharing[engine.host] for engine in engines) else "cpu"
         answers = []
         for rank, engine in enumerate(engines):
@@ -454,13 +454,13 @@ class Session:
         return run
 
     def repair(self, *, timeout_s: float = 60.0) -> None:
-        """Start engines in place of dead ones; the others stay. If the controller is gone, start a new cluster.
+        """Replace dead engines; the others stay. If the controller is gone, start a new cluster.
 
         Engines of an external cluster are started there; this call detects the new ones.
 
         Raises:
             ControlError: a run is active.
-            ClusterError: they cannot be started.
+            ClusterError: the engines cannot be started.
         """
         with self._lock:
             if active := self.under_way:
@@ -487,17 +487,17 @@ class Session:
 
     def _replace_missing(self, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
-        while (missing := self.ranks - len(self._engines.alive())) > 0:  # again where others end meanwhile
+        while (missing := self.ranks - len(self._engines.alive())) > 0:  # repeat if others end meanwhile
             left_s = deadline - time.monotonic()
             if left_s < 0:
                 raise ClusterError(
-                    f"{self.ranks - missing} of {self.ranks} engines are ready after {timeout_s:g} s. "
+                    f"only {self.ranks - missing} of {self.ranks} engines are ready after {timeout_s:g} s. "
                     "Close the session and create a new one."
                 )
             self._engines.start_more(missing, timeout_s=left_s)
 
     def detach(self) -> None:
-        """Disconnect from the cluster without ending it: a run continues, and an idle cluster ends by itself later."""
+        """Disconnect from the cluster without ending it: a run continues, and an idle cluster ends by itself."""
         if not self._closed:
             self._closed = True
             self._stop_heartbeat.set()
@@ -530,7 +530,7 @@ class Session:
 
 
 def is_under_way(path: Path) -> bool:
-    """Return whether a run has not ended, by its folder; an unreadable one does not count as active."""
+    """Return True if a run has not ended, by its folder; an unreadable folder counts as ended."""
     try:
         return RunDirectory.open(path).status()["state"] not in ENDED
     except LabError:

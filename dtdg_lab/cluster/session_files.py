@@ -25,16 +25,16 @@ from dtdg_lab.core.units import STATE, as_path, state_root
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.liveness import SILENT_S
 
-KEPT_LOGS = 10  # starts that failed
-_QUOTED = 2  # logs of engines
+KEPT_LOGS = 10  # number of failed starts whose logs are kept
+_QUOTED = 2  # maximum number of quoted engine logs
 _REMEDY = "End its processes, whose environment has its folder as IPP_PROFILE_DIR, and remove the file."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFiles:
-    """One session's folder and the facts in it.
+    """One session's folder, and the facts stored in it.
 
-    ``owned`` says whether the session started its cluster, and so may end it; an attached session only uses it.
+    ``owned`` is True if the session started its cluster, and so may end it; an attached session only uses it.
     """
 
     id: str = field(default_factory=lambda: f"{datetime.now():%Y%m%d-%H%M%S}-{uuid4().hex[:6]}")
@@ -56,22 +56,22 @@ class SessionFiles:
 
     @property
     def heartbeat_file(self) -> Path:
-        """Touched by every kernel that uses the session."""
+        """File touched by every kernel that uses the session."""
         return self.folder / "heartbeat"
 
     @property
     def busy_file(self) -> Path:
-        """Touched by the ranks while a run is active."""
+        """File touched by the ranks while a run is active."""
         return self.folder / "busy"
 
     @property
     def engines_file(self) -> Path:
-        """Facts about the engines: numbers, processes, machines."""
+        """File with facts on the engines: numbers, processes, machines."""
         return self.folder / "engines.json"
 
     @property
     def current_file(self) -> Path:
-        """Paths of the session's runs, one per line, the newest last; after tabs the indices of its engines."""
+        """File with the paths of the session's runs, one per line, the newest last; after tabs, engine indices."""
         return self.folder / "runs"
 
     def write(self) -> None:
@@ -84,7 +84,7 @@ class SessionFiles:
 
         Raises:
             UnknownNameError: there is no session with that id.
-            ClusterError: its file is damaged, or cannot be read.
+            ClusterError: its file is damaged or unreadable.
         """
         files = cls.find(session_id)
         if files is None:
@@ -94,10 +94,10 @@ class SessionFiles:
 
     @classmethod
     def find(cls, session_id: str) -> SessionFiles | None:
-        """Return the facts of a session; None where there is none, or only its logs are left.
+        """Return the facts of a session; None if it does not exist, or if only its logs are left.
 
         Raises:
-            ClusterError: its file is damaged, or cannot be read.
+            ClusterError: its file is damaged or unreadable.
         """
         path = state_root() / "sessions" / session_id / "session.json"
         with reading(path, remedy=_REMEDY, raises=ClusterError, setting=STATE):
@@ -116,7 +116,7 @@ class SessionFiles:
         return [path for path, _ in self._noted() if path.is_dir()]
 
     def engines_of(self, run: Path) -> tuple[int, ...]:
-        """Return indices of a run's engines; empty if it has the first ones."""
+        """Return the indices of a run's engines; empty for the first ones."""
         return dict(self._noted()).get(run, ())
 
     def _noted(self) -> list[tuple[Path, tuple[int, ...]]]:
@@ -126,7 +126,7 @@ class SessionFiles:
         return [(Path(path), tuple(map(int, places))) for path, *places in lines]
 
     def processes(self) -> list[psutil.Process]:
-        """Return controller and engines of an owned session here, found by the profile in their environment."""
+        """Return the processes of an owned session on this machine, found by the profile in their environment."""
         profile, processes = str(self.folder / "profile"), []
         for process in psutil.process_iter(["uids", "status"]):
             if process.info["uids"].real != os.getuid() or process.info["status"] == psutil.STATUS_ZOMBIE:
@@ -135,7 +135,7 @@ class SessionFiles:
                 if process.environ().get("IPP_PROFILE_DIR") == profile:
                     processes.append(process)
             except (psutil.NoSuchProcess, psutil.AccessDenied):
-                continue  # ended meanwhile, or not readable and so not ours to end
+                continue  # ended meanwhile, or unreadable and so not ours
         return processes
 
     def last_used_s(self) -> float:
@@ -153,10 +153,10 @@ class SessionFiles:
         return self.folder / "profile" / "log"
 
     def log_words(self, folder: Path | None = None) -> str:
-        """Return the last lines of the controller's and of the engines' newest logs, and where they are, as sentences.
+        """Return the last lines of the newest logs of controller and engines, and their folder, as sentences.
 
         Args:
-            folder: where the logs are now; by default where they were written.
+            folder: current folder of the logs; by default the folder they were written to.
         """
         folder, lines = folder or self.log_folder, []
         for process_name in ("controller", "engine"):
@@ -167,10 +167,10 @@ class SessionFiles:
                 f"the last line of the {process_name}'s log is "
                 f"{' and '.join(map(repr, newest)) or 'missing: it is empty'}"
             )
-        return f"Of what they said, {'; '.join(lines)}. Logs are in {folder}."
+        return f"In the logs, {'; '.join(lines)}. Logs are in {folder}."
 
     def keep_logs(self) -> Path:
-        """Move the logs of a start that failed to a folder that stays, remove those of old ones, and return it."""
+        """Move the logs of a failed start to a permanent folder and return it; remove the oldest ones there."""
         folder = state_root() / "failed" / self.id
         make_private(folder)
         for log in (*self.log_folder.glob("*.log"), *self.folder.glob("*.log")):
@@ -181,7 +181,7 @@ class SessionFiles:
 
     def remove(self) -> None:
         """Remove the session's files."""
-        shutil.rmtree(self.folder, ignore_errors=True)  # a process that is just ending may still write its log
+        shutil.rmtree(self.folder, ignore_errors=True)  # an exiting process may still write its log
 
 
 def _changed(log: Path) -> float:
@@ -189,11 +189,11 @@ def _changed(log: Path) -> float:
 
 
 def give_up(files: SessionFiles, *, is_new: bool) -> str:
-    """End what a start that failed has begun, and return what its logs say, as sentences.
+    """Clean up after a failed start, and return the last lines of its logs, as sentences.
 
     Args:
-        files: of the session.
-        is_new: whether the session has no runs of an earlier start: only its logs stay then.
+        files: files of the session.
+        is_new: True if the session has no runs of an earlier start: then only its logs are kept.
     """
     end_processes(files)
     if not is_new:
@@ -213,7 +213,7 @@ def make_private(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
     except OSError as error:
-        raise ClusterError(f"the session folder {folder} cannot be made: {explain(error, setting=STATE)}") from error
+        raise ClusterError(f"the session folder {folder} cannot be created: {explain(error, setting=STATE)}") from error
 
 
 def write_private(path: Path, text: str) -> None:
@@ -231,7 +231,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def all_sessions() -> list[SessionFiles]:
-    """Return sessions with files on disk, oldest first.
+    """Return the sessions with files on disk, oldest first.
 
     Raises:
         ClusterError: the folder of sessions cannot be read, or a session's file is damaged.
@@ -259,7 +259,7 @@ def end_processes(files: SessionFiles, *, timeout_s: float = 1.0) -> int:
 
 
 def left_after(processes: Sequence[psutil.Process], timeout_s: float) -> list[psutil.Process]:
-    """Return processes alive after the time-out, without zombies, which a parent may never reap in containers."""
+    """Return the processes alive after the time-out, without zombies, which a container's parent may never reap."""
     deadline = time.monotonic() + timeout_s
     while (
         alive := [process for process in processes if is_running(process.pid, process.create_time())]
@@ -268,14 +268,14 @@ def left_after(processes: Sequence[psutil.Process], timeout_s: float) -> list[ps
     return alive
 
 
-# Sessions by name: creating the files of a new one, finding a live one, and external clusters.
+# Sessions by name: creating files of a new one, finding a live one, and external clusters.
 
 
 STARTING_S = 15.0  # a younger session without processes may be starting in another kernel
 
 
 def new_session_files(name: str, ranks: int, runs_dir: Path, idle_s: float, silent_s: float = SILENT_S) -> SessionFiles:
-    """Return the folder and facts of a session that is about to start."""
+    """Create the folder and facts of a session that is about to start."""
     files = SessionFiles(name=name, ranks=ranks, runs_dir=str(runs_dir), idle_s=idle_s, silent_s=silent_s)
     security = files.folder / "profile" / "security"
     client, cluster = (str(security / name) for name in ("ipcontroller-client.json", "cluster.json"))
@@ -285,7 +285,7 @@ def new_session_files(name: str, ranks: int, runs_dir: Path, idle_s: float, sile
 
 
 def foreign_session_files(which: str, runs_dir: Path) -> SessionFiles:
-    """Return facts about an external cluster: from a connection file, or from a profile."""
+    """Return facts on an external cluster, from a connection file or a profile."""
     path = as_path(which, "which", ClusterError)
     if not path.is_file():
         from ipyparallel import Cluster
@@ -305,7 +305,7 @@ def foreign_session_files(which: str, runs_dir: Path) -> SessionFiles:
 
 
 def find_session(name: str, ranks: int) -> tuple[SessionFiles | None, bool]:
-    """Return the newest session of a name, and whether its cluster lives; end an idle one of another size."""
+    """Return the newest session of a name, and True if its cluster is alive; end an idle one of another size."""
     newest: SessionFiles | None = None
     for files in all_sessions():
         if files.name != name or not files.owned:
@@ -321,8 +321,8 @@ def find_session(name: str, ranks: int) -> tuple[SessionFiles | None, bool]:
             if gone:
                 raise ClusterError(f"{gone_words(files)} It trains {runs[-1].name}.")
             raise ClusterError(
-                f"session {name!r} has {files.ranks} ranks and trains {runs[-1].name}: stop that run before requesting "
-                f"{ranks} ranks, or use another name. Session.attach({name!r}) reaches it."
+                f"session {name!r} has {files.ranks} ranks and trains {runs[-1].name}. Stop that run before requesting "
+                f"{ranks} ranks, or use another name. Session.attach({name!r}) connects to it."
             )
         end_processes(files)
         if newest is not None:
@@ -332,7 +332,7 @@ def find_session(name: str, ranks: int) -> tuple[SessionFiles | None, bool]:
 
 
 def renewed(files: SessionFiles, ranks: int, runs_dir: Path, idle_s: float, silent_s: float) -> SessionFiles:
-    """Return the facts of a session whose cluster is started again: name, key and runs are kept."""
+    """Update the facts of a session whose cluster is started again; name, key and runs are kept."""
     files = replace(files, ranks=ranks, runs_dir=str(runs_dir), created_s=time.time())
     files = replace(files, idle_s=idle_s, silent_s=silent_s)
     clear_cluster(files)
@@ -341,7 +341,7 @@ def renewed(files: SessionFiles, ranks: int, runs_dir: Path, idle_s: float, sile
 
 
 def clear_cluster(files: SessionFiles) -> None:
-    """Remove what is on disk of a cluster that has ended; its logs stay."""
+    """Remove the files of an ended cluster, except its logs."""
     for_engines = Path(files.connection_file).with_name("ipcontroller-engine.json")
     for path in (files.connection_file, for_engines, files.cluster_file, files.engines_file):
         Path(path).unlink(missing_ok=True)
@@ -352,16 +352,16 @@ PROBE_S = 2.0
 
 
 def controller_is_gone(connection_file: str | Path) -> bool:
-    """Return whether a cluster's controller has ended: its machine refuses connections to its ports.
+    """Return True if a cluster's controller has ended: its machine refuses connections to its ports.
 
-    Behind an SSH tunnel, and where the machine does not answer at all, this is unknown, and so False.
+    Return False if that is unknown: behind an SSH tunnel, or if the machine does not answer.
     """
     from ipyparallel.util import disambiguate_ip_address
 
     try:
         connection = json.loads(Path(connection_file).read_text())
     except FileNotFoundError:
-        return False  # it is starting, or was never here: connecting reports it
+        return False  # the cluster is starting, or was never on this machine; connecting reports it
     address = connection["interface"].partition("://")[2]
     if connection["ssh"]:
         return False
@@ -377,22 +377,22 @@ def controller_is_gone(connection_file: str | Path) -> bool:
 
 
 def gone_words(files: SessionFiles) -> str:
-    """Return the remedy for a cluster whose controller is gone."""
+    """Return a message on a cluster whose controller is gone, with the remedy."""
     text = (
-        f"the controller of session {files.name or files.id!r} is gone: nothing listens at its ports. A run under way "
+        f"the controller of session {files.name or files.id!r} is gone: its ports refuse connections. An active run "
         "continues without it, but no other can start. "
     )
     if not files.owned:
-        return text + "Start the cluster again where it was started, then Session.attach(...)."
+        return text + "Restart the cluster where it was started, then call Session.attach(...)."
     elsewhere = f", Session(ranks={files.ranks}, name={files.name!r}) in any other" if files.name else ""
     return text + (
-        f"When no run is under way, session.repair() in the kernel that has the session{elsewhere} starts a new "
-        "cluster; name and runs are kept."
+        f"When no run is active, session.repair() in the session's kernel{elsewhere} starts a new cluster; name and "
+        "runs are kept."
     )
 
 
 def ended_words(files: SessionFiles) -> str:
-    """Return the remedy for a session without processes, and for the run that it left."""
+    """Return a message on a session without processes, with the remedy, and on its interrupted run, if any."""
     called = f", name={files.name!r}" if files.name else ""
     text = (
         f"session {files.name or files.id!r} has ended: its engines and its controller are gone. "
@@ -407,7 +407,7 @@ def ended_words(files: SessionFiles) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """One line of the list."""
+    """A session in the list of sessions."""
 
     id: str
     name: str
@@ -429,12 +429,12 @@ def list_sessions() -> list[SessionInfo]:
 
 
 def end_session(session_id: str) -> int:
-    """End a session: its engines and controller if it owns them, and its files. Returns the number of ended processes.
+    """End a session: its files, and its engines and controller if it owns them; return the number of ended processes.
 
     An active run loses its work since the last checkpoint; stop it first to avoid this.
 
     Raises:
-        UnknownNameError: there is no such session.
+        UnknownNameError: the session does not exist.
     """
     files = SessionFiles.read(session_id)
     ended = end_processes(files) if files.owned else 0

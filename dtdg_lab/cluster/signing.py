@@ -1,4 +1,4 @@
-"""Messages that only holders of a session's key can make: HMAC-SHA256 before JSON."""
+"""Messages signed with a session's key: HMAC-SHA256 before JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def new_key() -> str:
 
 
 def sign(key: str, payload: bytes) -> bytes:
-    """Return the payload behind its signature."""
+    """Return the payload after its signature."""
     return hmac.digest(bytes.fromhex(key), payload, hashlib.sha256) + payload
 
 
@@ -27,16 +27,16 @@ def verify(key: str, message: bytes) -> bytes:
     """Return the payload of a signed message.
 
     Raises:
-        ControlError: the signature is not by this key.
+        ControlError: the signature was not made with this key.
     """
     signature, payload = message[:_LENGTH], message[_LENGTH:]
     if not hmac.compare_digest(signature, hmac.digest(bytes.fromhex(key), payload, hashlib.sha256)):
-        raise ControlError("a message was not signed with this session's key and is ignored.")
+        raise ControlError("the message was not signed with this session's key, and was ignored.")
     return payload
 
 
 def pack(key: str, value: dict[str, Any]) -> bytes:
-    """Return a JSON object, signed."""
+    """Return a signed JSON object."""
     return sign(key, json.dumps(value).encode())
 
 
@@ -44,9 +44,9 @@ def unpack(key: str, message: bytes) -> dict[str, Any]:
     """Return the JSON object of a signed message.
 
     Raises:
-        ControlError: the signature is not by this key, or what is signed is not a JSON object.
+        ControlError: the signature was not made with this key, or the payload is not a JSON object.
     """
     value = json.loads(verify(key, message))
     if not isinstance(value, dict):
-        raise ControlError(f"a control message holds a {type(value).__name__}; an object is required.")
+        raise ControlError(f"the control message is a {type(value).__name__}, but must be an object.")
     return value

@@ -1,4 +1,4 @@
-"""Signals that ask a process to leave (SIGTERM, SIGUSR1), taken while it trains and delivered again afterwards."""
+"""Signals that ask a process to exit (SIGTERM, SIGUSR1), handled while it trains, and delivered again afterwards."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from types import FrameType, TracebackType
 from typing import Any
 
 STOPPING = (signal.SIGTERM, signal.SIGUSR1)
-OVERDUE_S = 8.5  # a run that has not ended by then is left, so that the process is gone within 10 s
-RETRY_S = 0.1  # until the run accepts a request to stop
+OVERDUE_S = 8.5  # the process exits after this time even if the run has not ended, to be gone within 10 s
+RETRY_S = 0.1  # interval of retries until the run accepts a request to stop
 _CLOSE = b"\0"  # no signal has this number
 
 
 class StopSignals:
-    """Turns the first signal to leave into a request to stop the run, until the end of the block.
+    """Turns the first such signal into a request to stop the run, until the end of the block.
 
-    A thread hears of the signal at once, even if the main thread computes or waits for other ranks for seconds: Python
-    itself would tell it afterwards. At the end of the block the handlers of before hold again, and get the signal.
+    A thread is notified at once, even if the main thread computes or waits for other ranks for seconds; Python's own
+    handlers would run only afterwards. At the end of the block the former handlers are restored, and get the signal.
 
-    It does nothing outside of the main thread, where Python accepts no handlers, and leaves ignored signals alone.
+    It does nothing outside the main thread, where Python accepts no handlers. Ignored signals stay ignored.
 
     Args:
-        on_overdue: called with the signal's name, in the thread, if the block has not ended ``OVERDUE_S`` seconds after
+        on_overdue: called in the thread with the signal's name if the block has not ended ``OVERDUE_S`` seconds after
             the signal; then the process exits.
-        leaves: whether the process is to exit in that case although its own handler would not end it.
-        deliver: whether the handlers of before get the signal; else the caller must leave by itself.
+        leaves: True to exit in that case even if the process's own handler would not end it.
+        deliver: True to deliver the signal to the former handlers; otherwise the caller must exit.
 
     Attributes:
-        received: the first signal; None if there was none.
-        request: asks the run to stop, given the signal's name; a LabError means: not now, ask again.
+        received: the first signal, if any.
+        request: asks the run to stop, given the signal's name; a LabError means that it must be asked again.
     """
 
     def __init__(self, on_overdue: Callable[[str], object], *, leaves: bool = False, deliver: bool = True) -> None:
@@ -51,7 +51,7 @@ class StopSignals:
         self._wakeup_fd = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
         for number in STOPPING:
             handler = signal.getsignal(number)
-            if handler not in (signal.SIG_IGN, None):  # None: a handler that Python could not restore
+            if handler not in (signal.SIG_IGN, None):  # None is a handler that Python could not restore
                 self._handlers[number] = signal.signal(number, _hear)
         self._thread = threading.Thread(target=self._watch, name="stop-signals", daemon=True)
         self._thread.start()
@@ -62,7 +62,7 @@ class StopSignals:
     ) -> None:
         if self._thread is None:
             return
-        for number, handler in self._handlers.items():  # first, so that no signal comes between
+        for number, handler in self._handlers.items():  # first, so that no signal is lost
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._wakeup_fd)
         self._writer.setblocking(True)
@@ -93,14 +93,14 @@ class StopSignals:
                 try:
                     self._on_overdue(self.received.name)
                 finally:
-                    os._exit(128 + self.received)  # no exception reaches what the main thread is stuck in
+                    os._exit(128 + self.received)  # the main thread is stuck, and no exception reaches it
 
     def _ask(self, name: str) -> bool:
         if self.request is None:
             return False
         try:
             self.request(name)
-        except Exception:  # not ready for it yet, about to end by itself, or short of descriptors: it is asked again
+        except Exception:  # not ready, about to end, or short of descriptors: try again
             return False
         return True
 

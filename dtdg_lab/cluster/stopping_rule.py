@@ -1,4 +1,4 @@
-"""Early stopping of a run, by evaluations of its validation split only."""
+"""Early stopping of a run, by evaluations of the validation split only."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Evaluated:
     """One evaluation of the validation split.
 
     Attributes:
-        step: updates made before it.
-        epoch: epochs done before it.
+        step: number of updates before it.
+        epoch: number of completed epochs before it.
         seconds: total time since the start of the run.
-        loss: of the validation split; None if it was not finite.
+        loss: validation loss; None if it was not finite.
     """
 
     step: int
@@ -43,13 +43,12 @@ class Verdict:
     """A decision about a run.
 
     Attributes:
-        what: ``finish``: it ends after its present epoch as if that had been the last one, including its final
-            evaluation;
-            ``stop``: it is stopped at once, with a checkpoint and without a final evaluation.
+        what: ``finish`` to end it after its current epoch, with the final evaluation; ``stop`` to stop it at once, with
+            a checkpoint and without a final evaluation.
         why: the reason.
 
     Raises:
-        ConfigError: ``what`` is neither.
+        ConfigError: ``what`` is unknown.
     """
 
     what: Literal["finish", "stop"]
@@ -57,10 +56,10 @@ class Verdict:
 
     def __post_init__(self) -> None:
         if self.what not in ("finish", "stop"):
-            raise ConfigError(f"a verdict has what={self.what!r}: allowed are 'finish' and 'stop'.")
+            raise ConfigError(f"what={self.what!r} is unknown: choose 'finish' or 'stop'.")
 
     def request(self, epochs_done: int) -> Stop | SetLive:
-        """Return the control request that executes it after ``epochs_done`` epochs."""
+        """Return the control request that executes the verdict after ``epochs_done`` epochs."""
         if self.what == "stop":
             return Stop()
         return SetLive({"epochs": epochs_done + 1}, BY)  # the current epoch has begun when the ranks receive it
@@ -70,14 +69,14 @@ Judge = Callable[[tuple[Evaluated, ...]], Verdict | None]
 
 
 class Bench:
-    """Passes every validation evaluation of one run to a judge, until there is a verdict.
+    """Passes every validation evaluation of a run to a judge, until there is a verdict.
 
     Args:
-        judge: called after each evaluation with all of them.
-        epochs: of the run: after the last one, no verdict is needed.
+        judge: called after each evaluation with all evaluations so far.
+        epochs: epochs of the run; after the last one, no verdict is needed.
 
     Attributes:
-        verdict: the decision, once there is one.
+        verdict: the verdict, if any.
     """
 
     def __init__(self, judge: Judge, epochs: int) -> None:
@@ -87,14 +86,14 @@ class Bench:
         self.verdict: Verdict | None = None
 
     def started(self, time_ns: int) -> None:
-        """Note when the run started; the first call counts."""
+        """Record the start time of the run; only the first call counts."""
         if self._began_ns is None:
             self._began_ns = time_ns
 
     def evaluated(self, row: Mapping[str, Any]) -> Stop | SetLive | None:
-        """Process a row of the table ``evaluations``; returns the request of a verdict, if it causes one.
+        """Process a row of the table ``evaluations``, and return the request of a verdict, if there is one.
 
-        Other splits than validation are ignored.
+        Splits other than validation are ignored.
         """
         if row["split"] != VALIDATION or self.verdict is not None:
             return None

@@ -1,4 +1,4 @@
-"""Record lines from ranks to kernels as they are written: a signed PUB/SUB stream that may drop, but never blocks."""
+"""A signed PUB/SUB stream of record lines from ranks to kernels, which may drop messages but never blocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dtdg_lab.cluster.control import POLL_MS
 from dtdg_lab.cluster.signing import sign, verify
 from dtdg_lab.core.errors import ControlError
 
-_QUEUE = 2000  # messages kept for a slow reader; sequence numbers reveal gaps
+_QUEUE = 2000  # maximum number of queued messages for a slow reader; sequence numbers reveal gaps
 
 
 class Publisher:
@@ -42,11 +42,11 @@ class Publisher:
 
 
 class Subscriber:
-    """A kernel's side: passes each line to ``take`` from a thread of its own.
+    """A kernel's side: passes each line to ``take``, in its own thread.
 
     Args:
-        key: the session's key; messages by others are counted in ``forged`` and ignored.
-        take: called with each parsed line and its length in bytes, its line break included.
+        key: the session's key; other messages are counted in ``forged`` and ignored.
+        take: called with each parsed line and its length in bytes, including the line break.
     """
 
     def __init__(self, key: str, take: Callable[[dict[str, Any], int], None]) -> None:
@@ -54,7 +54,7 @@ class Subscriber:
         self.forged = 0
         self._stop = threading.Event()
         self._known: set[str] = set()
-        self._new: deque[str] = deque()  # a socket belongs to one thread: addresses are passed to it
+        self._new: deque[str] = deque()  # addresses for the listening thread, which owns the socket
         self._thread = threading.Thread(target=self._listen, name="telemetry", daemon=True)
 
     def start(self) -> None:
@@ -62,7 +62,7 @@ class Subscriber:
         self._thread.start()
 
     def connect(self, address: str) -> None:
-        """Subscribe to a rank too; repeated calls have no effect."""
+        """Subscribe to another rank; idempotent."""
         if address not in self._known:
             self._known.add(address)
             self._new.append(address)

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 # One rank of one attempt of one run on an engine, from joining to leaving.
 
 
-LEAVE_S = 1.0  # for the other ranks to leave the store
-OTHER_SAYS_S = 5.0  # for a failed rank to report its error, before another rank does
+LEAVE_S = 1.0  # time for the other ranks to leave the store
+OTHER_SAYS_S = 5.0  # time for a failed rank to report its error, before another rank does
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +60,19 @@ class RankTask:
     busy_file: str = ""
     registrations: tuple[SentRegistration, ...] = ()
     silent_s: float = SILENT_S
-    host: str = "127.0.0.1"  # empty where ranks are on several machines: each then takes its outward address
+    host: str = "127.0.0.1"  # empty if ranks are on several machines; each rank then uses its outward address
 
     @property
     def busy(self) -> Path | None:
-        """The file whose time says that the session's cluster is in use; None for a cluster that is not ours."""
+        """The file that shows that the session's cluster is in use; None for an external cluster."""
         return Path(self.busy_file) if self.busy_file else None
 
 
 def warm_up() -> dict[str, Any]:
-    """Import what training needs, once, so that a click on Run starts training immediately (see ``rehearse``).
+    """Import the modules of training, so that a click on Run starts training immediately (see ``rehearse``).
 
     Returns:
-        The engine's process number, its machine, and the number of visible CUDA devices.
+        The engine's process identifier, its machine, and the number of visible CUDA devices.
     """
     import torch
 
@@ -87,11 +87,11 @@ def rehearse() -> None:
     with torch_defaults():
         build.rehearse()
     gc.collect()
-    gc.freeze()  # a collection after a change of settings takes 0.3 s with what is imported
+    gc.freeze()  # else a collection over all imported objects takes 0.3 s after a change of settings
 
 
 def choose_device(device: str, rank: int, gpus: int, size: int) -> str:
-    """Return the device of a rank: a GPU each if there are enough, else the CPU; ``gpus`` are on this machine.
+    """Return the device of a rank: one GPU each if this machine has enough (``gpus``), otherwise the CPU.
 
     Raises:
         ConfigError: GPUs were requested explicitly and are missing.
@@ -100,16 +100,16 @@ def choose_device(device: str, rank: int, gpus: int, size: int) -> str:
         return "cpu"
     if gpus < size:
         raise ConfigError(
-            f"device='cuda' with {size} ranks: this machine has {gpus} GPUs. Use device='auto' or fewer ranks."
+            f"device='cuda' needs {size} GPUs, but this machine has {gpus}. Use device='auto' or fewer ranks."
         )
     return f"cuda:{rank}"
 
 
 def run_rank(task: RankTask) -> str:
-    """Train one rank; the engine's entry point. Returns the final state of the run.
+    """Train one rank, as the engine's entry point; return the final state of the run.
 
     Raises:
-        LabError: the reason why the run ended; its status has it as well.
+        LabError: the reason why the run failed, as in its status.
     """
     directory = RunDirectory.open(task.run_dir)
     overdue = partial(directory.mark_interrupted, task.attempt, rank=task.rank, overdue_s=OVERDUE_S)
@@ -117,7 +117,7 @@ def run_rank(task: RankTask) -> str:
         try:
             return _run_rank(task, directory, signals)
         finally:
-            if signals.received is None:  # else the engine ends, and its note stands until it has
+            if signals.received is None:  # otherwise the engine exits, and its note stays until then
                 remove_note(directory.live, task.rank)
 
 
@@ -128,7 +128,7 @@ def _run_rank(task: RankTask, directory: RunDirectory, signals: StopSignals) -> 
             try:
                 state = _train(task, directory, stack, signals)
             except Exception as error:
-                # closing the group ends the others' collectives: their errors must not be reported as the cause
+                # closing the group ends the collectives of other ranks: do not report their errors as the cause
                 if not isinstance(error, OtherRankError):
                     _mark_failed(directory, task, error, signals)
                 raise
@@ -169,7 +169,7 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, signals: S
     signals.request = control.stop_by
     beacon = _beacon(task, directory, store, writer)
     if task.rank == 0:
-        stack.callback(_leave_store, store, beacon, directory, task.size)  # after the beacon's end
+        stack.callback(_leave_store, store, beacon, directory, task.size)  # runs after the beacon has closed
     stack.callback(beacon.close)
     beacon.start()
     try:
@@ -199,7 +199,7 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, signals: S
         state = trainer.run().state
         monitor.close()
         writer.flush()
-        group.barrier()  # all records are written before rank 0 reads them
+        group.barrier()  # wait until all records are written, since rank 0 reads them
         if state == "stopped":
             state = end_stopped(control, directory, task.attempt, rank=task.rank)
     except (RuntimeError, ClusterError) as error:
@@ -210,7 +210,7 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, signals: S
 def _judge_requests_by(
     trainer: Trainer, control: ControlServer | StoredControl, start: RunStart, request_log: RequestLog
 ) -> None:
-    """Check requests against the settings of a trainer from here on, and record requests at its step."""
+    """Check requests against a trainer's settings from now on, and record requests at its step."""
     request_log.trainer = trainer
     if start.check is None and isinstance(control, ControlServer):
         control.check = partial(_check_after, trainer.live_settings, control)
@@ -235,14 +235,14 @@ def _beacon(task: RankTask, directory: RunDirectory, store: SignedStore, writer:
 
 
 def _leaves(control: ControlServer | StoredControl, task: RankTask, directory: RunDirectory) -> bool:
-    """Return whether a rank ends its preparation: once rank 0 trains, a stop takes effect at a common step instead."""
+    """Return True to end a rank's preparation; once rank 0 trains, a stop takes effect at a common step instead."""
     stops = control.stop_request() is not None
     return stops and (task.rank == 0 or directory.recorded_status()["state"] == "starting")
 
 
 def _stopped(control: ControlServer | StoredControl, directory: RunDirectory, task: RankTask, error: Exception) -> str:
-    """Return the state of a run that ended before its first step, with an error on this rank."""
-    if not isinstance(error, StoppedError):  # another rank has left, or something failed at that very moment
+    """Return the state of a run that was stopped before its first step, with an error on this rank."""
+    if not isinstance(error, StoppedError):  # another rank has left, or something failed at the same moment
         _write_error(directory, task, error)
     state = end_stopped(control, directory, task.attempt, rank=task.rank)
     if (
@@ -253,10 +253,10 @@ def _stopped(control: ControlServer | StoredControl, directory: RunDirectory, ta
 
 
 def _leave_store(store: SignedStore, beacon: Beacon, directory: RunDirectory, size: int) -> None:
-    """Remove the store of an attempt that all ranks have left, and note how much in it was not theirs."""
+    """Remove the store of an attempt that all ranks have left, and record the number of ignored values."""
     ignored_by_rank = beacon.left(LEAVE_S)
     if len(ignored_by_rank) == size:
-        store.remove()  # else a later run does, in a week
+        store.remove()  # otherwise a later run does, after a week
     if ignored := sum(ignored_by_rank.values()):
         directory.add_environment(store_values_ignored=ignored)
 
@@ -271,10 +271,10 @@ def _meet(
     host: str,
     request_log: RequestLog,
 ) -> tuple[SignedStore, ControlServer | StoredControl]:
-    """Return store and control of the ranks of an attempt.
+    """Return the store and the control of a rank.
 
-    Rank 0 makes both and publishes their addresses; the others read its note. On one machine the store is a file of
-    this account's.
+    Rank 0 creates both and publishes their addresses; the others read its note. On one machine the store is a file of
+    this user account.
     """
     from dtdg_lab.distributed.store import open_store, reach_store
     from dtdg_lab.training.live_settings import LiveSettings
@@ -306,7 +306,7 @@ def _check_after(live_settings: LiveSettings, control: ControlServer, request: R
 
 
 def _named(error: RuntimeError | ClusterError, beacon: Beacon, task: RankTask) -> RunFailedError:
-    """Return the failure with the dead rank's name, if there is one."""
+    """Return the failure, with the dead rank as its cause if there is one."""
     dead = beacon.first_dead(1.0)
     if dead is not None:
         return RunFailedError(death_reason(dead))
@@ -316,13 +316,13 @@ def _named(error: RuntimeError | ClusterError, beacon: Beacon, task: RankTask) -
 
 
 def is_marked_failed(directory: RunDirectory, attempt: int) -> bool:
-    """Return whether this attempt has failed, or a later one has begun."""
+    """Return True if this attempt has failed, or a later one has begun."""
     status = directory.recorded_status()
     return status["attempt"] > attempt or (status["attempt"] == attempt and status["state"] == "failed")
 
 
 def mark_death(directory: RunDirectory, attempt: int, dead: int, reason: str) -> None:
-    """Mark a run as failed because a rank died or was silent for too long; the first report counts."""
+    """Mark a run as failed because a rank died or was silent for too long; only the first report counts."""
     status = directory.recorded_status()
     if status["attempt"] > attempt or (status["state"] in ENDED and status["rank"] is not None):
         return
@@ -338,7 +338,7 @@ def _mark_failed(directory: RunDirectory, task: RankTask, error: BaseException, 
     if status["attempt"] > task.attempt or status["state"] in ENDED:
         return
     file = _write_error(directory, task, error)
-    if signals.received is not None:  # which may have ended what this rank needs as well
+    if signals.received is not None:  # the signal may have caused the error
         directory.mark_interrupted(task.attempt, signals.received.name, rank=task.rank)
         return
     reason = str(error)
@@ -351,7 +351,7 @@ def _mark_failed(directory: RunDirectory, task: RankTask, error: BaseException, 
 
 
 def _write_error(directory: RunDirectory, task: RankTask, error: BaseException) -> Path:
-    """Keep a rank's traceback in a file of the run, which is returned."""
+    """Write a rank's traceback to a file of the run, and return the file."""
     file = directory.live / f"error-rank{task.rank}-attempt{task.attempt}.txt"
     file.write_text("".join(traceback.format_exception(error)))
     return file

@@ -58,7 +58,7 @@ def test_two_ranks_are_forked_resumed_and_repeated(session: Session, small: RunC
     stop(run)
     (kept,) = [kept for kept in open_run(run.path).directory.checkpoints if kept.name != "last"]
     assert kept.waiting == {"group_window": 3} and kept.iteration
-    with pytest.raises(ConfigError, match="ranks=2, and this is one process"):
+    with pytest.raises(ConfigError, match="ranks=2, but this is a single process"):
         fork(run, at=kept.name)
     branch = fork(run, at=kept.name, session=session)
     assert isinstance(branch, Run) and branch.wait().status == "finished"
@@ -69,7 +69,7 @@ def test_two_ranks_are_forked_resumed_and_repeated(session: Session, small: RunC
     resumed.wait()
     again = check_repeats(resumed, session)
     assert again.status == "finished" and again.config == open_run(run.path).config
-    with pytest.raises(ControlError, match="replay that run again"):  # and what it is stays
+    with pytest.raises(ControlError, match="Replay that run again"):  # and what it is stays
         next(of for of in session.runs if of.path == again.path).resume()
     assert again.status == "finished"
 

@@ -176,7 +176,7 @@ def test_bad_requests_change_nothing(session: Session, config: RunConfig) -> Non
     ]:
         with pytest.raises(error):
             run.set(**live_settings)
-    with pytest.raises(ControlError, match="stop it first"):
+    with pytest.raises(ControlError, match="Stop it first"):
         session.train(config)
     stop(run)
     assert run.status == "stopped" and run.config == config
@@ -294,7 +294,7 @@ def test_a_handle_of_another_kernel_follows_a_resumed_run(session: Session, conf
         other.current.wait(60)
         again = until_step(first.resume(), 10)
         until(lambda: other.current.attempt == 2 and other.current.status == "running", what="the other kernel sees it")
-        with pytest.raises(ControlError, match="stop it first"):
+        with pytest.raises(ControlError, match="Stop it first"):
             other.train(config)
         with pytest.raises(ControlError):
             first.resume()  # a handle from before: the run is under way

@@ -153,7 +153,7 @@ def test_an_honest_scheduler_passes() -> None:
         (draws_lots, ContractError, "another plan"),
         (sorts_in_place, ValueError, "read-only"),
         (gives_numpy_ids, ContractError, "plain ints"),
-        (boasts_of_its_gap, ContractError, "is left"),
+        (boasts_of_its_gap, ContractError, "exceeds the largest possible"),
     ],
 )
 def test_a_broken_scheduler_is_found(broken: Callable[..., Schedule], error: type[Exception], said: str) -> None:

@@ -148,7 +148,7 @@ def test_a_given_name_is_taken() -> None:
 
 @pytest.mark.parametrize("by", ["", "two\nlines", "x" * 81, 7])
 def test_other_names_are_refused(by: Any) -> None:
-    with pytest.raises(ConfigError, match="give a name in one line"):
+    with pytest.raises(ConfigError, match="give a name of one line"):
         requester(by)
 
 

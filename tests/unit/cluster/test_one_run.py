@@ -80,9 +80,9 @@ def test_what_is_seen_of_a_run_in_this_process_is_all_of_it(tmp_path: Path) -> N
 
 
 def test_wrong_verdicts_and_engines_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="'finish' and 'stop'"):
+    with pytest.raises(ConfigError, match="'finish' or 'stop'"):
         Verdict("pause", "")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="without a session"):
+    with pytest.raises(ConfigError, match="need a session"):
         run_config(CONFIG, engines=(0,), runs_dir=tmp_path)
     with pytest.raises(ConfigError, match=r"replace\(ranks=1\)"):
         run_config(CONFIG.replace(ranks=2, parts=2), runs_dir=tmp_path)

@@ -114,7 +114,7 @@ def test_modules_of_one_name_in_two_folders_are_not_confused(tmp_path: Path, mon
         assert catalogue.entry("partition", "early").load()(None, 2) == part
     monkeypatch.delitem(sys.modules, "rules_of_a_test")
     sys.path.insert(0, str(tmp_path / "2"))
-    with pytest.raises(ConfigError, match=r"import rules_of_a_test from .*2/rules_of_a_test.py, whose text differs"):
+    with pytest.raises(ConfigError, match=r"import rules_of_a_test from .*2/rules_of_a_test.py, which differs"):
         apply_registrations(packed[0])
 
 

@@ -136,7 +136,7 @@ def test_engines_that_moved_up_are_not_taken_from_the_run_that_uses_them(tmp_pat
     session._engines = SimpleNamespace(alive=lambda: [0, 1, 2, 3], controller_is_gone=False)  # type: ignore[assignment]
     session._check_free(2, (0, 1))
     session._engines = SimpleNamespace(alive=lambda: [1, 2, 3], controller_is_gone=False)  # type: ignore[assignment]
-    with pytest.raises(ClusterError, match=r"3 of 4 engines are alive.*wait for run other, then call session.repair"):
+    with pytest.raises(ClusterError, match=r"3 of 4 engines are alive.*Wait for run other, then call session.repair"):
         session._check_free(2, (0, 1))
 
 

@@ -24,23 +24,23 @@ from dtdg_lab.records.replaced_rows import Starts, first_replaced
 
 E = TypeVar("E", bound=Event)
 
-EVENTS_OF_A_KIND = 1_000  # the newest; so that the events of many epochs do not push out a plan
-ALL_KEPT = tuple(  # of other kinds, the newest
+EVENTS_OF_A_KIND = 1_000  # number of newest events kept per kind, so that many epochs do not displace a plan
+ALL_KEPT = tuple(  # kinds whose events are all kept
     event.kind for event in (Requested, ControlReceived, Refused, SettingsChanged, Resumed, RanksGathered)
 )
 
 
 class EventLog:
-    """Events by kind, each a dict of the columns of its table with ``rank``, ``attempt`` and ``text``, data as JSON."""
+    """Events by kind, each a dict of its table's columns with ``rank``, ``attempt``, and ``text``, its data as JSON."""
 
     def __init__(self) -> None:
         self._by_kind: dict[str, list[dict[str, Any]]] = {}
 
     def add(self, events: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Add events with their rank and attempt, those of a rank in order of time; yield each."""
+        """Add events with their rank and attempt, in order of time per rank; yield each."""
         for event in events:
             event["text"] = to_json(event["data"])
-            event["data"] = _parse(event["text"])  # equal data are one object
+            event["data"] = _parse(event["text"])  # share one object between equal data
             same_kind = self._by_kind.setdefault(event["kind"], [])
             same_kind.append(event)
             if len(same_kind) > 2 * EVENTS_OF_A_KIND and event["kind"] not in ALL_KEPT:
@@ -48,11 +48,11 @@ class EventLog:
             yield event
 
     def newest(self, kind: str, count: int = 1) -> list[dict[str, Any]]:
-        """Return the events of a kind that came last."""
+        """Return the newest events of a kind."""
         return self._by_kind.get(kind, [])[-count:]
 
     def count(self, *kinds: str) -> int:
-        """Return the number of events of some kinds that are in memory."""
+        """Return the number of events of some kinds in memory."""
         return sum(len(self._by_kind.get(kind, ())) for kind in kinds)
 
     def in_order(self, kind: str, clock: AttemptClock) -> list[dict[str, Any]]:
@@ -65,7 +65,7 @@ class EventLog:
 
 
 def without_replaced_events(events: list[dict[str, Any]], starts: Starts) -> list[dict[str, Any]]:
-    """Return the events of one kind that no later attempt has replaced."""
+    """Return the events of one kind without those replaced by a later attempt."""
     if len(starts) < 2:
         return events
     newest = {(event["rank"], event["step"]): event["attempt"] for event in events}
@@ -88,6 +88,6 @@ def _read_once(kind: Any, text: bytes) -> Any:
 
 
 def read_event(kind: type[E], text: bytes) -> E | None:
-    """Return the event of recorded data, of equal texts one object; None where a plan ended."""
+    """Return the event of recorded data, cached by text; None if a plan ended."""
     event: E | None = _read_once(cast(Any, kind), text)
     return event

@@ -1,4 +1,4 @@
-"""Lines of records: parsed, checked, turned into columns, and read from a rank's file as it grows."""
+"""Record lines: parsing, checking, converting to columns, and reading them from a rank's growing file."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from dtdg_lab.core.system_errors import store_error
 
 Line = dict[str, Any]
 BLOCK_BYTES = 4 << 20
-TAIL_BYTES = 1 << 18  # has some steps: they are written several times a second
+TAIL_BYTES = 1 << 18  # large enough to contain steps, which are written several times a second
 _TAIL_BLOCK = 1 << 16
 _NOT_A_LINE = "it does not have the format of record lines"
 _NUMBER, _NUMBER_OR_NONE = frozenset({int}), frozenset({int, NoneType})
-_NEEDED: Mapping[str, Mapping[str, frozenset[type]]] = MappingProxyType(  # columns that a run cannot be read without
+_NEEDED: Mapping[str, Mapping[str, frozenset[type]]] = MappingProxyType(  # required columns
     {
         "steps": {"step": _NUMBER, "epoch": _NUMBER},
         "events": {
@@ -40,14 +40,14 @@ _NEEDED: Mapping[str, Mapping[str, frozenset[type]]] = MappingProxyType(  # colu
 
 
 def parse_line(raw: bytes, location: str) -> Line:
-    """Return one record line.
+    """Parse a record line.
 
     Args:
-        raw: its text.
-        location: of the line, such as ``line 3 of FILE``, for errors.
+        raw: text of the line.
+        location: location of the line, such as ``line 3 of FILE``, for errors.
 
     Raises:
-        DataError: it is damaged, or another version wrote it.
+        DataError: the line is damaged, or was written by another version.
     """
     try:
         line = from_json(raw)
@@ -60,8 +60,8 @@ def parse_line(raw: bytes, location: str) -> Line:
         newer = line["v"] > SCHEMA
         remedy = "Update dtdg_lab, or open" if newer else "Train it again, or open"
         raise DataError(
-            f"{location} was written by {'a newer' if newer else 'an older'} version of DTDG Lab: records of schema "
-            f"{line['v']}, and this version reads schema {SCHEMA}. {remedy} the run where it was made; nothing was "
+            f"{location} was written by {'a newer' if newer else 'an older'} version of DTDG Lab (records of schema "
+            f"{line['v']}); this version reads schema {SCHEMA}. {remedy} the run where it was made; nothing was "
             "changed."
         )
     return line
@@ -95,9 +95,9 @@ def from_json(text: bytes) -> Any:
 
 
 def to_json(value: Any) -> bytes:
-    """Return a value that :func:`from_json` returned as JSON text again."""
+    """Return JSON text of a value returned by :func:`from_json`."""
     try:
-        return memoryview(orjson.dumps(value)).tobytes()  # a copy: orjson's own bytes keep room for some KB
+        return memoryview(orjson.dumps(value)).tobytes()  # a copy, since orjson's bytes reserve some KB
     except orjson.JSONEncodeError:
         return json.dumps(value, separators=(",", ":")).encode()
 
@@ -108,7 +108,7 @@ def _check(line: Any) -> None:
     if type(columns) is not list or type(rows) is not list or {*map(type, rows)} - {list}:
         raise ValueError(_NOT_A_LINE)
     if {*map(len, rows)} - {len(columns)}:
-        raise ValueError("its rows do not fit its columns")
+        raise ValueError("its rows do not match its columns")
     version = line.get("v", SCHEMA)
     if {*map(type, (line["rank"], line["attempt"], line.get("seq", 0), version))} - {int}:
         raise ValueError(_NOT_A_LINE)
@@ -119,7 +119,7 @@ def _check(line: Any) -> None:
 
 @lru_cache(maxsize=256)
 def _checked_places(version: int, table: str, *columns: str) -> tuple[tuple[int, frozenset[type]], ...]:
-    """Return which places of a table's rows have values of certain types; none where another version wrote them.
+    """Return the indices of a table's columns with required types; empty if another version wrote them.
 
     Raises:
         ValueError: the columns are not in the ranks' format.
@@ -127,7 +127,7 @@ def _checked_places(version: int, table: str, *columns: str) -> tuple[tuple[int,
     if {*map(type, (table, *columns))} - {str}:
         raise ValueError(_NOT_A_LINE)
     if len({*columns}) != len(columns):
-        raise ValueError("a column comes twice")
+        raise ValueError("a column occurs twice")
     needed = _NEEDED.get(table, {}) if version == SCHEMA else {}
     if lacking := [name for name in needed if name not in columns]:
         raise ValueError(f"table {table} lacks the column{'s' * (len(lacking) > 1)} {', '.join(lacking)}")
@@ -136,12 +136,12 @@ def _checked_places(version: int, table: str, *columns: str) -> tuple[tuple[int,
 
 @dataclass(slots=True)
 class RecordFile:
-    """The file of one rank, as far as it has been read.
+    """A rank's file with the position read so far.
 
     Attributes:
-        path: of the file.
-        offset: bytes read so far.
-        lines: lines read so far, from where reading began.
+        path: path of the file.
+        offset: number of bytes read so far.
+        lines: number of lines read so far, from ``begin`` on.
         begin: byte at which reading began.
     """
 
@@ -154,18 +154,18 @@ class RecordFile:
         self.begin = self.offset
 
     def is_cut(self) -> bool:
-        """Return whether the file is shorter than what has been read of it."""
+        """Return True if the file is shorter than the part read so far."""
         return self.path.exists() and self.path.stat().st_size < self.offset
 
     def skip(self, size: int) -> None:
-        """Leave out the next line, of so many bytes: it came another way."""
+        """Skip the next line, of ``size`` bytes, because it was received otherwise."""
         self.offset, self.lines = self.offset + size, self.lines + 1
 
     def read(self, size: int = BLOCK_BYTES) -> list[tuple[bytes, str]]:
-        """Return complete lines that were not read yet, each with its location; a line being written is left for later.
+        """Return complete unread lines with their locations; a line that is still being written is left for later.
 
         Args:
-            size: about as many bytes.
+            size: approximate number of bytes to read.
 
         Raises:
             RunStoreError: the file cannot be read.
@@ -185,7 +185,7 @@ class RecordFile:
         self.offset += len(complete)
         numbered, after = [], f" after byte {self.begin:,}" if self.begin else ""
         for raw in complete.splitlines():
-            if raw:  # else the newline of a line that was read without it
+            if raw:  # an empty one is the newline of a line that was read without it
                 self.lines += 1
                 numbered.append((raw, f"line {self.lines}{after} of {self.path}"))
         return numbered
@@ -218,10 +218,10 @@ class LineSequence:
 def read_lines(path: str | Path) -> Iterator[Line]:
     """Yield the record lines of one rank's file.
 
-    A last line without its newline that does not parse is ignored: its writer was killed.
+    An unparsable last line without a newline is ignored: its writer was killed.
 
     Raises:
-        DataError: a line is damaged, or a newer version wrote it; the message names it.
+        DataError: a line is damaged, or was written by a newer version; the message names it.
         RunStoreError: the file cannot be read.
     """
     source = RecordFile(Path(path))
@@ -230,10 +230,10 @@ def read_lines(path: str | Path) -> Iterator[Line]:
 
 
 def whole_bytes(path: Path) -> int:
-    """Return the bytes of the complete lines of a file; 0 where there is none.
+    """Return the number of bytes of a file's complete lines; 0 without a file.
 
     Raises:
-        RunStoreError: it cannot be read.
+        RunStoreError: the file cannot be read.
     """
     try:
         with path.open("rb") as file:
@@ -258,7 +258,7 @@ def last_newline(file: int, end: int) -> int:
 
 
 def is_object(text: bytes) -> bool:
-    """Return whether a text is a whole JSON object."""
+    """Return True if a text is a complete JSON object."""
     try:
         return isinstance(orjson.loads(text), dict)
     except ValueError:
@@ -266,7 +266,7 @@ def is_object(text: bytes) -> bool:
 
 
 def last_step(path: Path, *, attempt: int | None = None) -> int | None:
-    """Return the newest step in the last records of one rank's file, of that attempt if given; None without one."""
+    """Return the newest step in the last records of a rank's file, of ``attempt`` if given; None without one."""
     with path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES - 1))
         lines = file.read().split(b"\n")[0 if file.tell() <= TAIL_BYTES else 1 : -1]  # torn at both ends
@@ -279,22 +279,22 @@ def last_step(path: Path, *, attempt: int | None = None) -> int | None:
     return None
 
 
-# Where attempts begin and end in a rank's file, by bisection: the numbers of attempts only increase in a file.
+# Beginnings and ends of attempts in a rank's file, by bisection: attempt numbers only increase in a file.
 
 
-TIMED = ("events", "energy", "steps")  # tables whose clocks say from when to when an attempt lasted
+TIMED = ("events", "energy", "steps")  # tables whose clocks show the duration of an attempt
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptSpan:
-    """When and where one rank began an attempt, and when it ended.
+    """Place and time of one rank's attempt.
 
     Attributes:
-        attempt: number, from 1.
-        rank: that wrote it.
-        step: the first one; None where it made none.
-        started_ns: when rank 0 began the attempt, by its event ``started``; None where that is unknown.
-        times_ns: the first and the newest clock; None without rows that have one.
+        attempt: number of the attempt, from 1.
+        rank: rank that wrote it.
+        step: its first step, if any.
+        started_ns: start of the attempt on rank 0, from its event ``started``; None if unknown.
+        times_ns: first and newest clock; None without rows with a clock.
     """
 
     attempt: int
@@ -305,7 +305,7 @@ class AttemptSpan:
 
 
 def attempt_spans(path: Path) -> Iterator[AttemptSpan]:
-    """Yield the attempts of one rank's file; damaged lines are passed over."""
+    """Yield the attempts of a rank's file; damaged lines are skipped."""
     if not path.stat().st_size:
         return
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
@@ -317,7 +317,7 @@ def attempt_spans(path: Path) -> Iterator[AttemptSpan]:
 
 
 def _span_of(text: mmap.mmap, begin: int, end: int, attempt: int) -> AttemptSpan:
-    """Return the span of the attempt whose lines are between two bytes."""
+    """Return the span of the attempt between two bytes."""
     rank, step, started_ns, first_ns = -1, None, None, list[int]()
     for line in _lines_between(text, begin, end):
         rank, columns = line["rank"], line["columns"]
@@ -338,7 +338,7 @@ def _span_of(text: mmap.mmap, begin: int, end: int, attempt: int) -> AttemptSpan
 
 
 def clocks_of(line: Line) -> list[int]:
-    """Return the times of a line's rows, in ns, if they say when the attempt was under way."""
+    """Return the times of a line's rows in ns, for tables whose clocks show the duration of an attempt."""
     if line["table"] not in TIMED or "time_ns" not in line["columns"]:
         return []
     clock = line["columns"].index("time_ns")
@@ -347,13 +347,13 @@ def clocks_of(line: Line) -> list[int]:
 
 def _lines_between(text: mmap.mmap, begin: int, end: int) -> Iterator[Line]:
     while begin < end and (newline := text.find(b"\n", begin, end)) >= 0:
-        with suppress(DataError):  # reading the whole file reports it
+        with suppress(DataError):  # reading the whole file reports the error
             yield parse_line(text[begin:newline], "")
         begin = newline + 1
 
 
 def _attempt_after(text: mmap.mmap, begin: int) -> tuple[int, int] | None:
-    """Return the attempt of the first line after a byte that has one, and where that line ends; None without one."""
+    """Return the attempt of the first line after a byte, and the end of that line; None without a line."""
     while (end := text.find(b"\n", begin)) >= 0:
         key = text.find(b'"attempt":', begin, end)
         digits = text[key + 10 : text.find(b",", key, end)].strip() if key >= 0 else b""
@@ -364,7 +364,7 @@ def _attempt_after(text: mmap.mmap, begin: int) -> tuple[int, int] | None:
 
 
 def _end_of_attempt(text: mmap.mmap, begin: int, attempt: int) -> int:
-    """Return the first byte after the last line of an attempt that begins at a byte."""
+    """Return the first byte after an attempt that begins at ``begin``."""
     low, high = begin, len(text)
     while high - low > 4096:
         middle = text.find(b"\n", (low + high) // 2) + 1
@@ -378,13 +378,13 @@ def _end_of_attempt(text: mmap.mmap, begin: int, attempt: int) -> int:
     return low
 
 
-Shape = tuple[str, ...]  # name of a table, then those of its columns
+Shape = tuple[str, ...]  # name of a table, then names of its columns
 IDENTITY = ("rank", "attempt")
 
 
 @dataclass(slots=True)
 class LineColumns:
-    """Lines with the same table and columns, as Python values by column."""
+    """Lines with equal table and columns, as Python values by column."""
 
     names: tuple[str, ...]
     values: dict[str, list[Any]] = field(init=False)
@@ -404,7 +404,7 @@ class LineColumns:
 
 
 def add_to_shape(shapes: dict[Shape, LineColumns], line: Line) -> None:
-    """Add a line to those of its shape."""
+    """Add a line to the lines of its shape."""
     shape = (line["table"], *line["columns"])
     if shape not in shapes:
         shapes[shape] = LineColumns(shape[1:])
@@ -412,7 +412,7 @@ def add_to_shape(shapes: dict[Shape, LineColumns], line: Line) -> None:
 
 
 def by_shape(lines: Iterable[Line]) -> dict[Shape, LineColumns]:
-    """Return lines with rows, by their shape."""
+    """Group lines with rows by their shape."""
     shapes: dict[Shape, LineColumns] = {}
     for line in lines:
         if line["rows"]:

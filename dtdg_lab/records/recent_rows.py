@@ -1,4 +1,4 @@
-"""RecentRows: the newest rows of each record table as columns, and the sums of all rows of the run."""
+"""The newest rows of each record table as columns, and sums over all rows of the run."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from dtdg_lab.records.replaced_rows import SPENT, without_replaced
 from dtdg_lab.records.rollups import Rollup, Sums
 from dtdg_lab.records.rows import Array, Rows, Table, as_column
 
-FEW_ROWS = 4_000  # the newest of a table, which are always kept
-PENDING_ROWS = 4_000  # of lines that are turned into columns once a chart asks for their table
+FEW_ROWS = 4_000  # minimum number of newest rows kept per table
+PENDING_ROWS = 4_000  # number of pending rows above which lines are converted to columns
 CLOCKS = ("time_ns", "end_ns")
 
 
 @dataclass(slots=True)
 class _RunSums:
-    """The sums of rows that are not in memory any more, and those of all rows of whole steps.
+    """Sums over dropped rows, and over all rows of complete steps.
 
     Attributes:
-        dropped: of dropped rows.
+        dropped: sums of dropped rows.
         total: of dropped rows, and of those in memory that are counted.
-        counted: mask of the first rows in memory; the others are not counted yet.
+        counted: mask of the first rows in memory; later rows are not counted yet.
     """
 
     dropped: Sums
@@ -34,20 +34,20 @@ class _RunSums:
     counted: Array = field(default_factory=lambda: np.zeros(0, bool))
 
     def recount(self) -> None:
-        """Begin again with the sums of dropped rows."""
+        """Start again from the sums of dropped rows."""
         self.total, self.counted = self.dropped.copy(), np.zeros(0, bool)
 
 
 class RecentRows:
-    """Rows of the newest steps, exact; rows that were dropped live in sums.
+    """Rows of the newest steps, and sums that include dropped rows.
 
     Args:
-        rollups: all sums that charts will ask for.
-        clock: of the run.
-        position: of the run.
+        rollups: all rollups that charts will request.
+        clock: clock of the run.
+        position: position of the run.
 
     Attributes:
-        dropped_step: the newest step of a row that was dropped; -1 without one.
+        dropped_step: the newest step of a dropped row; -1 without one.
     """
 
     def __init__(self, rollups: Iterable[Rollup], clock: AttemptClock, position: RunPosition) -> None:
@@ -58,7 +58,7 @@ class RecentRows:
         self.dropped_step = -1
 
     def add_line(self, line: Line) -> None:
-        """Add the rows of a line; they become columns when their table is asked for."""
+        """Add the rows of a line; they are converted to columns when their table is requested."""
         add_to_shape(self._pending.setdefault(line["table"], {}), line)
 
     def add_columns(self, name: str, columns: dict[str, Array]) -> None:
@@ -67,7 +67,7 @@ class RecentRows:
             self._tables.setdefault(name, Table()).append(self.completed(name, columns))
 
     def add_dropped(self, rollup: Rollup, rows: Rows) -> None:
-        """Add rows to sums alone, all rows of a step together; before the table's recent rows."""
+        """Add rows only to sums, all rows of a step together; call it before adding the table's recent rows."""
         sums = self._sums[rollup]
         sums.dropped.add(self._valid(rollup, rows))
         sums.recount()
@@ -75,18 +75,18 @@ class RecentRows:
             self.dropped_step = max(self.dropped_step, int(np.fmax.reduce(rows["step"], initial=-1)))
 
     def rollups_of(self, name: str) -> list[Rollup]:
-        """Return the sums of a table that were declared."""
+        """Return the declared rollups of a table."""
         return [rollup for rollup in self._sums if rollup.table == name]
 
     def table(self, name: str) -> Table | None:
-        """Return all rows of a table that are in memory."""
+        """Return all rows of a table in memory."""
         for columns in self._pending.pop(name, {}).values():
             arrays = {column: as_column(values) for column, values in columns.values.items()}
             self._tables.setdefault(name, Table()).append(self.completed(name, arrays))
         return self._tables.get(name)
 
     def rows(self, name: str, *, all_attempts: bool) -> Rows:
-        """Return the rows of a table that are in memory; one without rows has its declared columns."""
+        """Return the rows of a table in memory; an empty table has its declared columns."""
         table = self.table(name)
         if table is None:
             columns = {column: np.empty(0) for column in TABLES.get(name, ())}
@@ -95,10 +95,10 @@ class RecentRows:
         return table.rows() if all_attempts else without_replaced(name, table.rows(), self._position.starts)
 
     def completed(self, name: str, columns: dict[str, Array]) -> dict[str, Array]:
-        """Return columns of a table with those that its lines lack, and the seconds of training where there is a clock.
+        """Return columns of a table, with missing ones, and with the seconds of training if it has a clock.
 
         Args:
-            name: of the table.
+            name: name of the table.
             columns: as recorded, perhaps by an older version.
         """
         rows = Rows.of(columns)
@@ -114,23 +114,23 @@ class RecentRows:
         return self.dropped_step <= step
 
     def restart_clock(self) -> None:
-        """Compute the seconds of rows again: an attempt began at another time than its first rows have."""
+        """Compute the seconds of rows again, after an attempt's start has changed."""
         for table in self._tables.values():
             if "seconds" in table.rows():
                 table.replace("seconds", self._seconds(table.rows()))
 
     def recount(self) -> None:
-        """Sum rows in memory again: an attempt has replaced some."""
+        """Sum the rows in memory again, after an attempt has replaced some."""
         for sums in self._sums.values():
             sums.recount()
 
     def drop_before(self, first: int, *, recent: int, whole_step: int) -> None:
-        """Drop rows that are not recent any more, once they are half as many as those that are kept.
+        """Drop rows that are no longer recent, once they are half as many as the kept ones.
 
         Args:
-            first: the oldest step whose rows are kept.
-            recent: steps whose rows are kept.
-            whole_step: the newest step with all its rows here.
+            first: oldest step whose rows are kept.
+            recent: number of steps whose rows are kept.
+            whole_step: newest step whose rows are complete.
         """
         for name, shapes in [*self._pending.items()]:
             if sum(map(len, shapes.values())) > PENDING_ROWS:
@@ -143,7 +143,7 @@ class RecentRows:
                 step = rows["step"]
                 if first - step[0] < recent // 2:
                     continue
-                is_old &= ~(step > first)  # rows without a step are dropped by their age alone
+                is_old &= ~(step > first)  # rows without a step are dropped by age
                 self.dropped_step = max(self.dropped_step, int(np.fmax.reduce(step[is_old], initial=-1)))
             for rollup in self.rollups_of(name):
                 sums = self._sums[rollup]
@@ -153,7 +153,7 @@ class RecentRows:
             table.drop(is_old)
 
     def sums(self, rollup: Rollup, whole_step: int) -> Sums:
-        """Return the sums of steps that all ranks have done, and of the rows there are of later steps.
+        """Return the sums of steps that all ranks have done, plus the available rows of later steps.
 
         Raises:
             KeyError: the rollup was not declared.
@@ -166,14 +166,14 @@ class RecentRows:
         return sums
 
     def _fold(self, rollup: Rollup, until: int) -> Rows | None:
-        """Add rows of steps up to ``until`` to the sums, also those that came late; return the rows of later steps."""
+        """Add rows of steps up to ``until`` to the sums, including late ones; return the rows of later steps."""
         sums, table = self._sums[rollup], self.table(rollup.table)
         if table is None:
             return None
         rows = table.rows()
         uncounted = np.ones(table.size, bool)
         uncounted[: len(sums.counted)] = ~sums.counted
-        is_by_step = rollup.table not in SPENT and "step" in rows  # else each row for itself
+        is_by_step = rollup.table not in SPENT and "step" in rows  # otherwise each row counts by itself
         added = uncounted & ~(rows["step"] > until) if is_by_step else uncounted
         sums.total.add(self._valid(rollup, rows.where(added)))
         sums.counted = ~uncounted | added

@@ -1,4 +1,4 @@
-"""Rows that a resume replaced: the steps after its checkpoint are repeated by the next attempt."""
+"""Rows replaced by a resume: the next attempt repeats the steps after the checkpoint."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 
 from dtdg_lab.records.rows import Array, Rows
 
-SPENT = ("memory", "energy", "phase_energy")  # of these a resume replaces nothing: it was spent
-BEFORE_STEP = {"evaluations": "split", "events": "kind"}  # made before their step: kept where a resume begins with it
+SPENT = ("memory", "energy", "phase_energy")  # rows of these tables are never replaced: they were really spent
+BEFORE_STEP = {"evaluations": "split", "events": "kind"}  # made before their step, so kept if a resume begins there
 Starts = Mapping[int, Mapping[int, int]]  # attempt -> rank -> first step
 
 
 def first_replaced(starts: Starts, rank: int, attempt: int) -> float:
-    """Return the first step that a later attempt repeated; of other ranks where this one did none yet."""
+    """Return the first step repeated by a later attempt; of any rank if this one has not repeated a step yet."""
     later = (steps for number, steps in starts.items() if number > attempt and steps)
     return min((steps.get(rank, min(steps.values())) for steps in later), default=math.inf)
 
@@ -33,13 +33,13 @@ def valid_mask(table: str, rows: Any, starts: Starts) -> Array:
 
     Args:
         table: name of the table.
-        rows: with columns ``rank``, ``attempt`` and ``step`` as arrays.
+        rows: columns ``rank``, ``attempt`` and ``step`` as arrays.
         starts: first steps of attempts.
     """
     ranks, attempts, step = (np.asarray(rows[name]) for name in ("rank", "attempt", "step"))
     pairs, inverse = np.unique(np.stack([ranks, attempts]), axis=1, return_inverse=True)
     limit = np.array([first_replaced(starts, *pair) for pair in pairs.T.tolist()])[inverse.ravel()]
-    mask: Array = ~(step >= limit)  # a row without a step is of none that was repeated
+    mask: Array = ~(step >= limit)  # rows without a step are never repeated
     if table in BEFORE_STEP:
         values = np.asarray(rows[BEFORE_STEP[table]])
         facts = [*zip(ranks.tolist(), step.tolist(), values.tolist(), strict=True)]

@@ -37,23 +37,23 @@ from dtdg_lab.visualization.runs.overview import common_charts
 from dtdg_lab.visualization.runs.timeline import is_over
 from dtdg_lab.visualization.sheet import PICTURE_HEIGHT, as_figure, standalone
 
-SETTLED = {FIRST_STEP: 50, FIRST_EPOCH: 2}  # of these an active run has as many before it lacks what appears with one
-ALWAYS_DRAWN = ("picture", "common")  # without data they say when they have some
+SETTLED = {FIRST_STEP: 50, FIRST_EPOCH: 2}  # after so many, an active run lacks data that come with the first one
+ALWAYS_DRAWN = ("picture", "common")  # without data they say when data will appear
 
 
 def all_charts() -> tuple[Chart, ...]:
-    """Return the charts of every run and of every registered family: a run may change its system while it trains."""
+    """Return the charts of all runs and of every registered family, since a run may change its system."""
     return *common_charts(), *(chart for family in catalogue.families() for chart in family.charts())
 
 
 def all_rollups() -> tuple[Rollup, ...]:
-    """Return the sums that any chart or comparison needs; tables are made with them."""
+    """Return the rollups that any chart or comparison needs; tables are created with them."""
     of_charts = (rollup for chart in all_charts() for rollup in chart.rollups)
     return tuple(dict.fromkeys([*of_charts, *CURVE_ROLLUPS]))
 
 
 def charts_of(tables: RunTables) -> tuple[Chart, ...]:
-    """Return the charts that a run can have now, in the order of the page: its picture leads."""
+    """Return the charts that a run can currently have, in the order of the page; its picture comes first."""
     visible = (chart for chart in all_charts() if chart.applies(tables))
     return tuple(sorted(visible, key=lambda chart: SECTIONS.index(chart.section)))
 
@@ -73,7 +73,7 @@ def chart_of(tables: RunTables, name: str) -> Chart:
 def draw(chart: Chart, tables: RunTables, options: ChartOptions) -> CaptionedFigure:
     """Return a chart as a card with its caption.
 
-    Where it has no data and none will come, it says so, not when they appear.
+    A chart that will never get data says so, instead of when data will appear.
     """
     figure, caption = chart.figure(tables, options), chart.caption(tables, options)
     ended = (options.ended or is_over(tables)) and chart.question is None  # which may still be asked
@@ -94,7 +94,7 @@ def _is_waiting(note: Mapping[str, Any]) -> bool:
 
 
 def _words_at_last(note_text: str, tables: RunTables, *, ended: bool) -> str:
-    """Return why a plot has no data where no more will come; else ``words``, which say when it has some."""
+    """Return the reason why a plot has no data if it will never get any; otherwise the unchanged note."""
     epoch = tables.complete_epoch
     reached = {FIRST_STEP: tables.common_step + 1, FIRST_EPOCH: 0 if epoch is None else epoch + 1}
     if note_text in reached and reached[note_text] >= (1 if ended else SETTLED[note_text]):
@@ -109,7 +109,7 @@ def _words_at_last(note_text: str, tables: RunTables, *, ended: bool) -> str:
 def drawn_charts(tables: RunTables, options: ChartOptions) -> dict[Chart, CaptionedFigure]:
     """Return the charts of a run as cards with captions, in the order of the page.
 
-    Supporting and folded charts are left out where they have no data.
+    Supporting and folded charts without data are left out.
     """
     cards: dict[Chart, CaptionedFigure] = {}
     for chart in charts_of(tables):
@@ -122,15 +122,15 @@ def drawn_charts(tables: RunTables, options: ChartOptions) -> dict[Chart, Captio
 
 
 def lock_of(run: Any) -> AbstractContextManager[Any]:
-    """Return what readers of a run's tables hold: the lock of a run under way; a stored one is never written to."""
+    """Return the lock for reading a run's tables: an active run's lock; none for a stored run."""
     return run.lock if hasattr(run, "lock") else nullcontext()
 
 
 @contextmanager
 def held(*locks: AbstractContextManager[Any]) -> Iterator[None]:
-    """Hold the locks of several runs, in one order everywhere, so that no two threads wait for each other."""
+    """Hold the locks of several runs, always in the same order, so that threads do not block each other."""
     with ExitStack() as stack:
-        for lock in sorted(dict.fromkeys(locks), key=id):  # a resumed run has that of its attempt before
+        for lock in sorted(dict.fromkeys(locks), key=id):  # a resumed run shares the lock of its earlier attempt
             stack.enter_context(lock)
         yield
 
@@ -146,18 +146,18 @@ def captions_of(tables: RunTables, *, ended: bool = False) -> dict[str, str]:
     return {chart.name: caption for chart, (_, caption) in drawn_charts(tables, ChartOptions(ended=ended)).items()}
 
 
-WIDTH, HEIGHT = 1000, 500  # pixels of a chart that has no height of its own
-SCALE = 2  # pixels of a PNG for each of these
+WIDTH, HEIGHT = 1000, 500  # pixels of a chart without its own height
+SCALE = 2  # resolution of PNG files
 
 
 def save_figures(figures: Mapping[str, Figure], folder: str | Path, *, overwrite: bool = False) -> list[Path]:
-    """Write each chart to a folder, as PNG and SVG where kaleido is installed, else as an HTML page with plotly.js.
+    """Write each chart to a folder, as PNG and SVG if kaleido is installed, otherwise as HTML with plotly.js.
 
-    All files appear together, or none.
+    Either all files appear, or none.
 
     Args:
-        figures: by name, such as ``phase_energy``, which is written to ``phase-energy.png``.
-        folder: an empty or new one.
+        figures: charts by name; ``phase_energy`` is written to ``phase-energy.png``.
+        folder: an empty or new folder.
         overwrite: replace files of the same names in a folder that is not empty.
 
     Returns:
@@ -165,15 +165,15 @@ def save_figures(figures: Mapping[str, Figure], folder: str | Path, *, overwrite
 
     Raises:
         DataError: the folder is not a path.
-        NotAvailableError: plotly is not installed, or kaleido is and cannot draw here.
+        NotAvailableError: plotly is not installed, or kaleido is installed but cannot draw.
         RunStoreError: the folder is not empty, or cannot be written.
     """
     target = as_path(folder, "folder")
     try:
         if target.exists() and (not target.is_dir() or (any(target.iterdir()) and not overwrite)):
             raise RunStoreError(
-                f"cannot save figures to {target}: it is {'not empty' if target.is_dir() else 'a file'}. Give another "
-                "folder, or overwrite=True to replace figures of the same names in it."
+                f"cannot save figures to {target}, because it is {'not empty' if target.is_dir() else 'a file'}. Give "
+                "another folder, or overwrite=True to replace figures of the same names."
             )
         target.mkdir(parents=True, exist_ok=True)
         hidden = draft_path(target / "figures")
@@ -183,7 +183,7 @@ def save_figures(figures: Mapping[str, Figure], folder: str | Path, *, overwrite
             for name in names:
                 if (target / name).is_dir():
                     raise RunStoreError(
-                        f"cannot save {name} to {target}: a folder of this name is there. Move it away."
+                        f"cannot save {name} to {target}, because a folder has this name. Move it away."
                     )
             for name in names:
                 os.replace(hidden / name, target / name)
@@ -222,9 +222,11 @@ def _draw(figures: Mapping[str, Figure], folder: Path) -> list[str]:
 
 
 def _write_images(images: list[dict[str, Any]]) -> None:
-    # not by plotly.io.write_images: it passes over charts that fail, and loads MathJax from the internet
+    # plotly.io.write_images would skip failing charts, and load MathJax from the internet
     if int(importlib.metadata.version("kaleido").partition(".")[0]) < 1:
-        raise NotAvailableError("this kaleido is too old to write PNG and SVG: `pip install --upgrade 'kaleido>=1'`.")
+        raise NotAvailableError(
+            "this kaleido is too old to write PNG and SVG. Run: pip install --upgrade 'kaleido>=1'."
+        )
     import kaleido
     from kaleido.errors import ChromeNotFoundError, KaleidoError
 
@@ -236,7 +238,7 @@ def _write_images(images: list[dict[str, Any]]) -> None:
             "(`apt-get install chromium`, or `plotly_get_chrome`), or set BROWSER_PATH to its program. Without kaleido "
             "the figures are written as HTML: `pip uninstall kaleido`."
         ) from error
-    except (RuntimeError, KaleidoError) as error:  # of the browser, which is a RuntimeError, or of a chart
+    except (RuntimeError, KaleidoError) as error:  # an error of the browser (RuntimeError) or of a chart
         raise NotAvailableError(
             f"kaleido cannot write PNG and SVG with the browser that it found: {' '.join(str(error).split())}. "
             "Set BROWSER_PATH to another Chrome or Chromium."

@@ -24,15 +24,15 @@ class StoredCheckpoint:
     """A checkpoint as the source of a fork.
 
     Attributes:
-        name: ``last``; ``epoch-00012``, after 12 epochs; ``step-00345``, after 345 steps; ``begun``, from another
-            run, from which a fork started.
-        path: of the file.
+        name: ``last``; ``epoch-00012``, after 12 epochs; ``step-00345``, after 345 steps; ``begun``, the checkpoint of
+            another run that a fork started from.
+        path: path of the file.
         epoch: next epoch.
         iteration: next iteration of that epoch; 0 between two epochs.
         step: next step.
-        config: the settings in force.
+        config: the current settings.
         waiting: settings that change with the next epoch.
-        data_hash: of the graph; empty where the file names none.
+        data_hash: hash of the graph; empty if unknown.
     """
 
     name: str
@@ -53,10 +53,10 @@ def stored_checkpoints(folder: Path) -> tuple[StoredCheckpoint, ...]:
     """Return the checkpoints of a folder, in order of steps; damaged files are left out.
 
     Args:
-        folder: of the checkpoints.
+        folder: folder of the checkpoints.
 
     Raises:
-        RunStoreError: the system refuses to read one.
+        RunStoreError: the system denies reading one.
     """
     checkpoints = []
     for path in sorted(folder.glob("*.pt")):
@@ -65,7 +65,7 @@ def stored_checkpoints(folder: Path) -> tuple[StoredCheckpoint, ...]:
         except LabError as error:
             if system_errors.is_refusal(error):
                 raise
-            continue  # opening it by name reports the reason
+            continue  # opening it by name gives the reason
     return tuple(sorted(checkpoints, key=lambda checkpoint: (checkpoint.step, checkpoint.name == LAST)))
 
 
@@ -73,11 +73,11 @@ def read_checkpoint(path: Path) -> StoredCheckpoint:
     """Read the metadata of a checkpoint.
 
     Raises:
-        RunStoreError: there is none, or it cannot be read.
+        RunStoreError: the file does not exist, or cannot be read.
     """
     with system_errors.reading(
         path,
-        remedy="Take another one of the run.",
+        remedy="Use another checkpoint of the run.",
         damaged="is not a readable checkpoint",
         raises=RunStoreError,
         damage=(pickle.UnpicklingError,),
@@ -87,24 +87,24 @@ def read_checkpoint(path: Path) -> StoredCheckpoint:
                 (inside,) = (name for name in file.namelist() if name.endswith("/data.pkl"))
                 contents = _Plain(io.BytesIO(file.read(inside))).load()
         except FileNotFoundError as error:
-            raise RunStoreError(f"there is no checkpoint at {path}.") from error
+            raise RunStoreError(f"{path} does not exist.") from error
         learn_extensions(path.parent.parent)
         position, config = contents["position"], RunConfig.from_json(contents["config_json"])
         progress = (int(position["epoch"]), int(position["iteration"]), int(position["step"]))
         waiting = contents["waiting"]
-        requests = waiting if isinstance(waiting, list) else [waiting]  # one until schema 1
+        requests = waiting if isinstance(waiting, list) else [waiting]  # schema 1 had a single one
         waiting = {name: value for changes in requests for name, value in changes.items()}
         return StoredCheckpoint(path.stem, path, *progress, config, waiting, contents.get("data_hash", ""))
 
 
 class _Plain(pickle.Unpickler):
-    """Reads the plain values of a torch file: tensors are left out, and no other objects are created."""
+    """Reads the plain values of a torch file: tensors are skipped, and no other objects are created."""
 
     def persistent_load(self, pid: Any) -> None:
-        """Leave out the bytes of a tensor."""
+        """Skip the bytes of a tensor."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Allow only the names in torch's files: ordered dicts, and tensor rebuilding."""
+        """Allow only the names that torch's files contain: ordered dicts, and tensor rebuilding."""
         if (module, name) == ("collections", "OrderedDict"):
             return collections.OrderedDict
         if module == "torch" or (module == "torch._utils" and name.startswith("_rebuild")):

@@ -1,4 +1,4 @@
-"""Several runs side by side: one table of results, and charts of losses and energy."""
+"""Comparison of several runs: a table of results, and charts of losses and energy."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _LINKED = ("link_pairs", "link_ranked", "link_intervals")  # columns if some run
 class Comparison:
     """Several runs side by side: ``table`` has one row per run, ``figure`` shows their losses and energy.
 
-    The table's columns are the settings that differ, the losses beside those of the persistence and mean
-    baselines, the provenance (see ``runs.provenance``), and the metrics of the runs' tasks; ``labels``
-    name the runs in charts. ``notes`` give reasons why results may not be comparable; empty if they are.
+    The table's columns are the differing settings, the losses beside the persistence and mean baselines, the provenance
+    (see ``runs.provenance``), and the metrics of the runs' tasks. ``labels`` name the runs in charts. ``notes`` give
+    reasons why results may not be comparable.
     """
 
     runs: tuple[StoredRun, ...]
@@ -57,7 +57,7 @@ class Comparison:
         return as_figure(loss_card(compared), loss_caption(compared))
 
     def summary(self) -> str:
-        """Return provenance, the first run at the target, and how controllers compare with fixed batch sizes."""
+        """Return provenance, the first run at the target, and a comparison of controllers with fixed batch sizes."""
         compared = self._compared()
         sentences = (*(self.notes or (evaluation_summary(self.runs[0]),)), headline(compared), verdicts(compared))
         return " ".join(filter(None, sentences))
@@ -75,26 +75,26 @@ class Comparison:
 
 
 def compare(runs: Sequence[str | Path | StoredRun], *others: object, x: Spending = "steps") -> Comparison:
-    """Return summaries of several runs, with the settings in which they differ, and charts of losses and energy.
+    """Compare several runs: differing settings and results as a table, and charts of losses and energy.
 
-    The target of the chart is 20% below persistence. Runs of other data, protocols or tasks than the first one's are
+    The target of the chart is 20 % below persistence. Runs with other data, protocols or tasks than the first one are
     drawn grey; ``notes`` and the text state the differences.
 
     Args:
-        runs: folders, opened runs, or pages and tables that runs were exported to.
-        others: refused: the runs are one list.
-        x: what losses are drawn over: ``steps``, ``seconds``, ``joules`` or ``bytes``.
+        runs: folders, opened runs, or exported pages and tables of runs.
+        others: not allowed: give the runs as a list.
+        x: axis of the losses: ``steps``, ``seconds``, ``joules`` or ``bytes``.
 
     Raises:
-        ConfigError: no run is given, or no list of them.
-        UnknownNameError: ``x`` is none of these.
-        RunStoreError: there is no run at one of the paths, or it cannot be read; the message says which.
+        ConfigError: no run, or no list, is given.
+        UnknownNameError: ``x`` is unknown.
+        RunStoreError: a path has no readable run; the message names it.
     """
     if others or isinstance(runs, str | PathLike | StoredRun):
-        raise ConfigError("compare() takes its runs as one list: compare([run, other]).")
+        raise ConfigError("compare() takes the runs as a list: compare([run, other]).")
     opened = tuple(_readable(run, f"run {number} of {len(runs)}") for number, run in enumerate(runs, start=1))
     if not opened:
-        raise ConfigError("compare() got no run: give folders of runs, such as compare(['runs/a', 'runs/b']).")
+        raise ConfigError("compare() got no runs. Give folders of runs, such as compare(['runs/a', 'runs/b']).")
     if x not in OVER:
         raise UnknownNameError("axis of a comparison", x, OVER)
     settings = [run.config.flat for run in opened]
@@ -108,12 +108,12 @@ def compare(runs: Sequence[str | Path | StoredRun], *others: object, x: Spending
 
 
 def _readable(run: str | Path | StoredRun, which: str) -> StoredRun:
-    """Return the opened run, after reading everything that is compared."""
+    """Return the opened run, after reading all compared facts."""
     path = run.path if isinstance(run, StoredRun) else run
     try:
         opened = run if isinstance(run, StoredRun) else open_run(run)
         if not isinstance(opened, StoredRun):
-            raise RunStoreError("it holds only a part of a run. Give its folder, or an html or parquet export of it.")
+            raise RunStoreError("it is only a part of a run. Give its folder, or an html or parquet export of it.")
         for facts in (opened.live, opened.summary, opened.status, provenance(opened)):
             assert facts is not None
     except LabError as error:

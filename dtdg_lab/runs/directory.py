@@ -28,11 +28,11 @@ from dtdg_lab.runs.json_files import read_object, reading, write_json, write_tex
 from dtdg_lab.runs.liveness import host_id, is_alive, read_notes
 from dtdg_lab.runs.registered_code import add_extensions, learn_extensions, read_extensions
 
-# interrupted: recorded if a signal asked its processes to leave, else derived: they are gone
+# interrupted: recorded if a signal ended the processes, otherwise derived from their absence
 ENDED = ("finished", "stopped", "failed", "interrupted")
 STATES = ("starting", "running", "paused", "stopping", *ENDED)
 _FOLDERS = ("records", "checkpoints", "live")
-OLD_S = 90.0  # above the 60 s that engines have to start, and that a network file system may show an old time
+OLD_S = 90.0  # more than the 60 s for starting engines, and for which a network file system may show an old time
 _MOST_RUNS_A_SECOND = 1000
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 
@@ -48,7 +48,7 @@ class _Within:
 
 
 def record_file(records: Path, rank: int) -> Path:
-    """Return the lines of a rank in a folder of records."""
+    """Return the record file of a rank in a folder of records."""
     return records / f"rank{rank}.jsonl"
 
 
@@ -58,17 +58,17 @@ class RunDirectory:
 
     Attributes:
         path: the folder.
-        config_file: the settings, as RunConfig.to_json wrote them.
-        extensions_file: descriptions of the registered code that the run uses; missing where it uses none.
+        config_file: the settings, as written by RunConfig.to_json.
+        extensions_file: descriptions of the registered code that the run uses; missing if it uses none.
         environment_file: versions, devices and commit at the start of the run.
         status_file: the current state (see :meth:`status`).
-        records: the folder of record tables.
+        records: folder of record tables.
         checkpoint_file: the last checkpoint.
-        begin_file: the checkpoint of another run from which this one started, if it is a fork.
-        summary_file: the summary of the whole run, after its end.
-        report_file: the HTML report, after the end.
-        live: the folder of addresses used while the run is active.
-        name_file: the name that a person gave the run; missing where none did.
+        begin_file: checkpoint of another run from which a fork started.
+        summary_file: summary of the run, after its end.
+        report_file: HTML report, after the end.
+        live: folder of notes of the active run's processes.
+        name_file: name given by a user; missing if there is none.
     """
 
     path: Path
@@ -95,17 +95,17 @@ class RunDirectory:
     ) -> RunDirectory:
         """Create the folder of a new run with its config, environment and status ``starting``.
 
-        It appears atomically: it is filled under a hidden name and then renamed.
+        The folder appears atomically: it is filled under a hidden name and then renamed.
 
         Args:
-            config: the settings of the run.
-            root: the folder that holds runs; created if missing.
+            config: settings of the run.
+            root: folder of runs; created if missing.
             environment: content of environment.json; by default ``describe_environment(config)``.
-            begin: a checkpoint of another run from which this one starts; it is copied.
+            begin: checkpoint of another run to start from; it is copied.
 
         Raises:
-            ConfigError: it uses code that is not registered in this process.
-            RunStoreError: the disk is full, the folder is read-only, or a file is in the way.
+            ConfigError: the config uses code that is not registered in this process.
+            RunStoreError: the folder cannot be created: the disk is full or read-only, or a file is in the way.
         """
         extensions.check_registered(config)
         root = as_path(root, "root", RunStoreError)
@@ -148,15 +148,15 @@ class RunDirectory:
 
     @property
     def id(self) -> str:
-        """The folder's name, which is the name of the run."""
+        """The name of the run: its folder's name."""
         return self.path.resolve().name
 
     def record_file(self, rank: int) -> Path:
-        """Return the lines that ``rank`` appends to."""
+        """Return the record file of a rank."""
         return record_file(self.records, rank)
 
     def record_files(self) -> dict[int, Path]:
-        """Return rank -> its lines, in order of ranks, for the ranks with any."""
+        """Return rank -> record file, in order of ranks, for ranks with records."""
         return self.rank_files(".jsonl")
 
     def rank_files(self, suffix: str) -> dict[int, Path]:
@@ -178,7 +178,7 @@ class RunDirectory:
 
     @property
     def checkpoints(self) -> tuple[StoredCheckpoint, ...]:
-        """All checkpoints that can be forked, in order of steps: ``name epoch iteration step``."""
+        """All checkpoints that can be forked, in order of steps, each with name, epoch, iteration and step."""
         return stored_checkpoints(self.checkpoint_file.parent)
 
     def config(self) -> RunConfig:
@@ -190,7 +190,7 @@ class RunDirectory:
         """Return the descriptions of the registered code that the run uses, in order of registration.
 
         Raises:
-            RunStoreError: they cannot be read, are damaged, or of a newer version.
+            RunStoreError: they are unreadable, damaged, or of a newer version.
         """
         return read_extensions(self.path)
 
@@ -198,19 +198,19 @@ class RunDirectory:
         """Read environment.json.
 
         Raises:
-            RunStoreError: it cannot be read, is damaged, or of a newer version.
+            RunStoreError: it is unreadable, damaged, or of a newer version.
         """
         return read_object(self.environment_file, newest=ENVIRONMENT_SCHEMA)
 
     def name(self) -> str:
-        """Return the name that a person gave the run; empty where none did."""
+        """Return the name given by a user; empty without one."""
         try:
             return self.name_file.read_text(encoding="utf-8").strip()
         except FileNotFoundError:
             return ""
 
     def rename(self, name: str) -> None:
-        """Give the run a name; an empty one removes it.
+        """Set the name of the run; an empty name removes it.
 
         Raises:
             RunStoreError: the file cannot be written.
@@ -218,24 +218,24 @@ class RunDirectory:
         write_text(self.name_file, name.strip() + "\n")
 
     def add_environment(self, **facts: Any) -> None:
-        """Add facts that become known later, such as the data hash or the energy reader."""
+        """Add facts that are known only later, such as the data hash or the energy reader."""
         write_json(self.environment_file, self.environment() | facts)
 
     def write_status(self, state: str, *, reason: str = "", rank: int | None = None, attempt: int = 1) -> None:
-        """Replace status.json atomically; readers see the old or the new one, never a partial one.
+        """Replace status.json atomically.
 
         Args:
             state: one of ``STATES``.
-            reason: explanation, for an unusual state.
-            rank: the rank that caused it, if any.
+            reason: explanation of an unusual state.
+            rank: rank that caused it, if any.
             attempt: number of the attempt, from 1.
 
         Raises:
-            ConfigError: there is no such state.
+            ConfigError: the state is unknown.
             RunStoreError: the file cannot be written.
         """
         if state not in STATES:
-            raise ConfigError(f"state={state!r}: allowed {', '.join(STATES)}.")
+            raise ConfigError(f"state={state!r} is unknown: choose one of {', '.join(STATES)}.")
         facts = {"state": state, "reason": reason, "rank": rank, "attempt": attempt, "time_ns": time.time_ns()}
         write_json(self.status_file, facts)
 
@@ -244,16 +244,16 @@ class RunDirectory:
         return read_object(self.status_file, needs=("state", "reason"))
 
     def status(self) -> dict[str, Any]:
-        """Return the status; the state is ``interrupted`` if no process continues an attempt without end."""
+        """Return the status; the state is ``interrupted`` if the attempt has not ended, but no process continues it."""
         status = self.recorded_status()
         reason = "" if status["state"] in ENDED else self._interruption(int(status.get("attempt", 1)))
         return {**status, "state": "interrupted", "reason": reason} if reason else status
 
     def _interruption(self, attempt: int) -> str:
-        """Return why an attempt that has not ended is interrupted; empty if it may be alive.
+        """Return why an unfinished attempt is interrupted; empty if it may be alive.
 
-        Processes of this machine are looked up by number and start time. For others, and before there are any, the last
-        sign of life decides: the newest time of a note, a record file or the status.
+        Processes of this machine are identified by number and start time. For other machines, and before there are
+        processes, the last sign of life decides: the newest time of a note, a record file or the status.
         """
         notes, this_host = read_notes(self.live, attempt).values(), host_id()
         if any(is_alive(note) for note in notes):
@@ -285,7 +285,7 @@ class RunDirectory:
     def _last_sign_s(self) -> float:
         times = []
         for path in (*self.live.glob("rank*.json"), *self.record_files().values(), self.status_file):
-            with suppress(FileNotFoundError):  # a rank exited meanwhile
+            with suppress(FileNotFoundError):  # a rank has just exited
                 times.append(path.stat().st_mtime)
         return max(times)
 
@@ -295,17 +295,17 @@ class RunDirectory:
         return max((step for step in steps if step is not None), default=None)
 
     def _resume_call(self) -> str:
-        """Return the call that continues the run, in any session of as many engines."""
+        """Return the call that resumes the run, in any session with enough engines."""
         return f"lab.Session(ranks={self.config().ranks}).resume({str(self.path)!r})"
 
     def mark_interrupted(self, attempt: int, signal_name: str, *, rank: int, overdue_s: float | None = None) -> None:
-        """Record that a signal ended an attempt, unless its end is recorded already.
+        """Record that a signal ended an attempt, unless its end is already recorded.
 
         Args:
-            attempt: its number.
-            signal_name: such as ``SIGTERM``.
-            rank: which got it.
-            overdue_s: seconds after which the rank leaves without a checkpoint of its last step; None if it wrote one.
+            attempt: number of the attempt.
+            signal_name: name of the signal, such as ``SIGTERM``.
+            rank: rank that received it.
+            overdue_s: seconds after which the rank exits without a checkpoint of its last step; None if it wrote one.
 
         Raises:
             RunStoreError: the status cannot be written.
@@ -330,7 +330,7 @@ class RunDirectory:
         self.write_status("interrupted", reason=reason, rank=rank, attempt=attempt)
 
     def summary(self) -> dict[str, Any]:
-        """Return the content of summary.json; empty before the end."""
+        """Return the content of summary.json; empty before the end of the run."""
         try:
             return dict(json.loads(self.summary_file.read_text(encoding="utf-8")))
         except FileNotFoundError:
@@ -338,7 +338,7 @@ class RunDirectory:
 
 
 def _place(hidden: Path, root: Path, name: str) -> Path:
-    """Rename to the first free name of name, name-2, name-3, ...; never replaces a non-empty folder."""
+    """Rename to the first free name of name, name-2, name-3, ...; never replace a non-empty folder."""
     for number in range(1, _MOST_RUNS_A_SECOND):
         target = root / (name if number == 1 else f"{name}-{number}")
         try:
@@ -346,11 +346,11 @@ def _place(hidden: Path, root: Path, name: str) -> Path:
         except OSError as error:
             if error.errno not in _TAKEN:
                 raise
-    raise RunStoreError(f"cannot make a run in {root}: {_MOST_RUNS_A_SECOND} runs are called {name}. Try again.")
+    raise RunStoreError(f"cannot create a run in {root}: {_MOST_RUNS_A_SECOND} runs have the name {name}. Try again.")
 
 
 def _clear(hidden: Path, made_root: Path | None) -> None:
-    """Remove the remains of a failed create: the hidden folder, and the root if it is new and otherwise empty."""
+    """Remove the remains of a failed creation: the hidden folder, and the root if it is new and otherwise empty."""
     if hidden.is_dir():
         shutil.rmtree(hidden)
     if made_root is not None and made_root.is_dir() and not any(made_root.iterdir()):
@@ -361,8 +361,7 @@ def read_config(path: Path) -> RunConfig:
     """Read the settings of a run.
 
     Raises:
-        RunStoreError: they cannot be read, are damaged, or are of a newer version: another schema, or settings
-            that this version does not have.
+        RunStoreError: they are unreadable, damaged, or of a newer version, with another schema or unknown settings.
     """
     read_object(path, newest=SCHEMA)
     learn_extensions(path.parent)
@@ -371,6 +370,6 @@ def read_config(path: Path) -> RunConfig:
             return RunConfig.load(path)
     except ConfigError as error:
         raise RunStoreError(
-            f"{path} cannot be used by this version of DTDG Lab: {error} If a newer version wrote it (environment.json "
-            "beside it names the version), update dtdg_lab; if it was damaged, restore it from a copy."
+            f"{path} cannot be used by this version of DTDG Lab: {error} If a newer version wrote it (see "
+            "environment.json beside it), update dtdg_lab; if it was damaged, restore it from a copy."
         ) from error

@@ -1,4 +1,4 @@
-"""The environment of a run: versions, processors, memory, GPUs and commit; nothing identifies a person or machine."""
+"""The environment of a run: versions, processors, memory, GPUs and commit, without personal or machine names."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def describe_environment(
     """Describe the environment of this process, without importing torch.
 
     Args:
-        config: names the data set and its protocol.
-        graph_source: description of the data's origin, if already known.
+        config: settings with the data set and its protocol.
+        graph_source: origin of the data, if already known.
         data_hash: SHA-256 of the data set's arrays, if already known.
 
     Returns:
-        A JSON-compatible dict; values that are not installed, present or known are None.
+        A JSON-compatible dict; missing or unknown values are None.
     """
     facts: dict[str, Any] = {
         "schema": ENVIRONMENT_SCHEMA,
@@ -84,7 +84,7 @@ def gpu_count() -> int:
 
 
 def _gpus() -> dict[str, Any]:
-    """Return names and memory of the GPUs through NVML, or the reason why there are none."""
+    """Return names and memory of the GPUs from NVML, or the reason why there are none."""
     try:
         nvml = start_nvml()
     except NotAvailableError as error:
@@ -101,7 +101,7 @@ def _gpus() -> dict[str, Any]:
 
 
 def _memory_bytes(nvml: ModuleType, index: int) -> int | None:
-    """Return a GPU's memory; None where it does not tell, such as one that shares the machine's."""
+    """Return a GPU's memory; None if it does not report it, such as a GPU that shares the machine's memory."""
     try:
         return int(ask(nvml, "nvmlDeviceGetMemoryInfo", ask(nvml, "nvmlDeviceGetHandleByIndex", index)).total)
     except NotAvailableError:
@@ -109,7 +109,7 @@ def _memory_bytes(nvml: ModuleType, index: int) -> int | None:
 
 
 def _git(checkout: Path) -> dict[str, Any] | None:
-    """Return the commit of this checkout and whether it is clean; None without a checkout or git."""
+    """Return the commit of this checkout, and True if it has changes; None without a checkout or git."""
     if not (checkout / ".git").exists():
         return None
     commit = _git_answer(checkout, "rev-parse", "HEAD")

@@ -21,12 +21,12 @@ Runs = Sequence[Sequence[int]]
 
 
 def parts_line(parts: Mapping[str, Part]) -> str:
-    """Return which snapshots are which part: ``train: snapshots 0 to 11, test: snapshots 15 to 38``."""
+    """Return the snapshots of each part as text, such as ``train: snapshots 0 to 11, test: snapshots 15 to 38``."""
     return ", ".join(f"{name}: {_where(part)}" for name, part in parts.items())
 
 
 def empty_parts(parts: Mapping[str, Part]) -> list[str]:
-    """Return one sentence for each part that holds snapshots without edges."""
+    """Return a sentence for each part with snapshots without edges."""
     captions = []
     for name, part in parts.items():
         runs: Runs = part["without_edges"]
@@ -35,7 +35,7 @@ def empty_parts(parts: Mapping[str, Part]) -> list[str]:
             named = {"train": "training"}.get(name, name)
             captions.append(
                 f"{count} of {total} {named} snapshots have no edges ({', '.join(map(_ends, runs))}): "
-                "read the scores of this part with that in mind."
+                "keep this in mind when reading the scores of this part."
             )
     return captions
 
@@ -51,10 +51,10 @@ def _ends(run: Sequence[int]) -> str:
     return str(first) if first == last else f"{first} to {last}"
 
 
-MOST_OF_A_KIND = 200  # of each rank, at most
+MOST_OF_A_KIND = 200  # maximum number of events of a kind per rank
 
 
-# Shown elsewhere on the page, or so many that they would hide the rest.
+# Kinds that are shown elsewhere on the page, or that would hide the rest by their number.
 EXCLUDED_KINDS = ("epoch", "checkpoint", "requested", "control_received", "ended")
 
 
@@ -65,11 +65,11 @@ EventText = Callable[[dict[str, Any]], str]
 
 
 def event_rows(events: Sequence[dict[str, Any]]) -> list[Row]:
-    """Return rows (time since the start, step, ranks, event, what) in order of time.
+    """Return rows (time since the start, step, ranks, event, text) in order of time.
 
-    Every rank logs a change of live settings: it becomes one row with the step at which it was applied, or with every
-    rank's step where they differ. Ends of epochs are left out; checkpoints become one row that counts them, and so do
-    events of a kind that were ``left_out``; see :meth:`RunTables.events`.
+    Every rank logs a change of live settings. The changes become one row with the step at which they were applied, or
+    with every rank's step if these differ. Ends of epochs are left out. Checkpoints become one row with their number,
+    and so do events of a kind that were ``left_out``; see :meth:`RunTables.events`.
     """
     if not events:
         return []
@@ -94,7 +94,7 @@ def event_rows(events: Sequence[dict[str, Any]]) -> list[Row]:
 
 
 def _groups(events: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Group events that are one: a change of a version in an attempt; a kind logged by several ranks for one step."""
+    """Group events that belong together: changes of a version; a kind that several ranks logged for a step."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for event in events:
         if event["kind"] in EXCLUDED_KINDS:
@@ -137,7 +137,7 @@ def _words(kind: str, data: Any) -> str:
 
 @cache
 def _texts(families: tuple[str, ...]) -> Mapping[str, EventText]:
-    """Return kind of event -> function for its sentence; plans and traces are drawn, so it says little of them."""
+    """Return kind of event -> function that describes it in a sentence; plans and traces are described briefly."""
     texts: dict[str, EventText] = {
         "parts": parts_line,
         "partition": PartitionFacts.text,

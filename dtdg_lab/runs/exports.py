@@ -1,4 +1,4 @@
-"""Runs restored from exported files: complete ones, and the part of a run that other files hold."""
+"""Runs restored from exported files: complete runs, and parts of runs from other files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# Runs restored from exported files: complete ones, and the part of a run that other files hold.
+# Runs restored from exported files: complete runs, and parts of runs from other files.
 
 
 def temporary_folder(owner: object) -> Path:
@@ -51,12 +51,12 @@ def temporary_folder(owner: object) -> Path:
 
 
 class ExportedRun(StoredRun):
-    """A run restored from an exported file, with everything but checkpoints.
+    """A run restored from an exported file, with everything except checkpoints.
 
     It is unpacked to a temporary folder (``path``), which is deleted with the object.
 
     Attributes:
-        source: the file it was read from.
+        source: the exported file.
         thinned: description of omitted table rows; empty if complete.
     """
 
@@ -73,16 +73,16 @@ class ExportedRun(StoredRun):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartialRun:
-    """The part of a run that an incomplete exported file holds.
+    """A part of a run, from an incomplete exported file.
 
     Attributes:
-        id: of the run.
-        kind: of the file: ``script``, ``notebook`` or ``table``.
-        source: the file or folder it was read from.
+        id: name of the run.
+        kind: kind of the file: ``script``, ``notebook`` or ``table``.
+        source: the exported file or folder.
         config: the settings at the start of the run.
-        tables: record tables, or parts of their columns, by name.
-        summary: the numbers of the whole run, if the file holds them.
-        environment: the run's environment, if the file holds it.
+        tables: available record tables, or parts of their columns, by name.
+        summary: the run's summary, if available.
+        environment: the run's environment, if available.
         holds: description of the available part.
     """
 
@@ -99,10 +99,10 @@ class PartialRun:
         return f"PartialRun({self.id!r}, from the {self.kind} {str(self.source)!r}: {self.holds})"
 
     def table(self, name: str) -> pd.DataFrame:
-        """Return one of ``tables``.
+        """Return a table of ``tables``.
 
         Raises:
-            UnknownNameError: the file does not hold it.
+            UnknownNameError: the file does not contain the table.
         """
         if name not in self.tables:
             advice = "An HTML or Parquet export, or the run's folder, has all tables."
@@ -110,28 +110,28 @@ class PartialRun:
         return self.tables[name]
 
 
-# ``lab.runs.open``: a run from its folder, or from any of its exports.
+# ``lab.runs.open``: opens a run from its folder or from any of its exports.
 
 
 CONFIG = "config.json"
-PACKED = "dtdg-lab-packed"  # id of the element, or name of the entry, that holds a packed run as base64
+PACKED = "dtdg-lab-packed"  # id of the element, or name of the entry, with a packed run as base64
 CONFIG_MARK = "# settings of the run, read back by dtdg_lab.runs.open: "
 PACKED_MARK = "# what was recorded of the run, read back by dtdg_lab.runs.open: "
-# packed content expands ten- to twentyfold: files that would exhaust the memory were crafted to do so
+# packed content expands ten- to twentyfold; files beyond these limits were crafted to exhaust the memory
 _MOST_UNPACKED, _MOST_TIMES = 2**28, 100
 _ELEMENT = re.compile(rf"<script[^>]*\bid=['\"]{PACKED}['\"][^>]*>([A-Za-z0-9+/=\s]*)</script>")
-_ALLOWED = "a run's folder, or a file that lab.runs.export made of one (html, parquet, script or notebook)"
+_ALLOWED = "a run's folder, or a file that lab.runs.export made from a run (html, parquet, script or notebook)"
 
 
 def open_run(path: str | Path) -> StoredRun | PartialRun:
     """Open a run: its folder, or a file that ``lab.runs.export`` made from it.
 
-    A page (html) and exported tables (parquet: a zip or a folder) give the complete run, with the exported tables.
-    A script, a notebook or a single table gives the part that it holds; a script or notebook of a run with live
-    changes gives the whole run, as far as it was recorded there.
+    A page (html) and exported tables (parquet: a zip or a folder) give the complete run, with the exported tables. A
+    script, a notebook or a single table gives the available part; a script or notebook of a run with live changes gives
+    the whole run, as far as its records are included.
 
     Raises:
-        RunStoreError: there is nothing at that path, it was not made by this program, is damaged, or is a race.
+        RunStoreError: nothing is at that path, or it was not made by this program, is damaged, or is a race.
     """
     source = as_path(path, "path")
     if not source.exists():
@@ -142,7 +142,7 @@ def open_run(path: str | Path) -> StoredRun | PartialRun:
         with reading(source, EXPORT_AGAIN):
             run = _opened(source)
     except ConfigError as error:
-        raise RunStoreError(f"{source} holds settings that cannot be read: {error}") from error
+        raise RunStoreError(f"{source} has settings that cannot be read: {error}") from error
     except DataError as error:
         message = str(error)
         raise RunStoreError(message if message.startswith(str(source)) else f"{source}: {message}") from error
@@ -182,7 +182,7 @@ def _opened(source: Path) -> StoredRun | PartialRun | None:
     start = text.lstrip()
     if start[:15].lower() == "<!doctype html>":
         raise RunStoreError(
-            "this page holds no tables: it is the report of a run. Open the run's folder, or export(run, kind='html')."
+            "this page has no tables, because it is a run's report. Open the run's folder, or export(run, kind='html')."
         )
     if start[:1] == "{":
         kind, read = "notebook", _json(text)
@@ -236,7 +236,7 @@ def _unzipped(content: bytes) -> dict[str, bytes] | None:
         limit = max(_MOST_UNPACKED, _MOST_TIMES * len(content))
         if sum(entry.file_size for entry in archive.infolist()) > limit:
             raise RunStoreError(
-                f"it would take more than {format_bytes(limit)} of memory unpacked, which no exported run does: it "
+                f"it would take more than {format_bytes(limit)} of memory unpacked, which no exported run does, so it "
                 "was not made by lab.runs.export. Check its origin."
             )
         return {name: archive.read(name) for name in names}
@@ -251,14 +251,14 @@ def _json(text: str) -> dict[str, Any]:
 
 
 def _metadata(notebook: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metadata that this program stores in a notebook."""
+    """Return this program's metadata of a notebook."""
     metadata = notebook.get("metadata")
     noted = metadata.get("dtdg_lab") if isinstance(metadata, dict) else None
     return noted if isinstance(noted, dict) else {}
 
 
 def _learn(noted: Mapping[str, Any]) -> None:
-    """Let configs name the registered code that an exported file describes.
+    """Add the registered code that an exported file describes, so that configs can name it.
 
     Raises:
         RunStoreError: the description is damaged.
@@ -270,7 +270,7 @@ def _learn(noted: Mapping[str, Any]) -> None:
 
 
 def _one_table(source: Path, content: bytes) -> PartialRun:
-    """Open a table taken from an exported run: its metadata name the run."""
+    """Open a table of an exported run, whose metadata name the run."""
     with unpacking("the Parquet table in it"):
         table = read_table(content)
     metadata = (table.schema.metadata or {}).get(PARQUET_KEY)

@@ -27,15 +27,15 @@ def finish(
 ) -> dict[str, Any]:
     """Complete a run's folder and return the summary; also for a run whose ranks were killed.
 
-    May be called by several processes and again after a resume: the same call on the same records changes nothing, and
-    new records are added. Every file is replaced atomically. Parquet files that ranks have written are kept.
+    Several processes may call it, also again after a resume: the same call on the same records changes nothing, and new
+    records are added. Every file is replaced atomically. Parquet files written by ranks are kept.
 
     Args:
-        run_dir: the folder of the run.
+        run_dir: folder of the run.
         state: ``finished``, ``stopped``, ``failed`` or ``interrupted``.
-        reason: why it ended.
-        rank: the rank that caused it, if any.
-        attempt: the attempt that ended; if the run has been resumed since, nothing changes. None is the present one.
+        reason: reason of the end.
+        rank: rank that caused it, if any.
+        attempt: the attempt that ended; if the run has been resumed since, nothing changes. None for the current one.
 
     Raises:
         ConfigError: the state does not end a run.
@@ -43,7 +43,7 @@ def finish(
         RunStoreError: a file cannot be written or read.
     """
     if state not in ENDED:
-        raise ConfigError(f"state={state!r} does not end a run: allowed {', '.join(ENDED)}.")
+        raise ConfigError(f"state={state!r} does not end a run: choose {', '.join(ENDED)}.")
     run = run_dir if isinstance(run_dir, RunDirectory) else RunDirectory.open(run_dir)
     status = run.recorded_status()
     if attempt is not None and status["attempt"] != attempt:
@@ -53,9 +53,9 @@ def finish(
         return run.summary()
     for _ in range(_LOOKS):
         _write(run, state, reason, rank)
-        if _is_current(run):  # else another rank has written its last lines meanwhile
+        if _is_current(run):  # otherwise another rank has just written its last lines
             break
-    if run.recorded_status()["attempt"] != status["attempt"]:  # it was resumed meanwhile, and has not ended
+    if run.recorded_status()["attempt"] != status["attempt"]:  # the run was resumed meanwhile
         return run.summary()
     # Last, so that a process that waits for this state finds the files complete.
     run.write_status(state, reason=reason, rank=rank, attempt=status["attempt"])

@@ -1,4 +1,4 @@
-"""RunFrames: the record tables of one run as pandas frames, whole and exact."""
+"""The record tables of one run as pandas data frames, complete and exact."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _NUMBERS = {"rank", "attempt", "step", "epoch", "time_ns", "start_ns", "end_ns"}
 
 
 class RunFrames:
-    """The record tables of one run, stored or live, read from Parquet where that is current, else from lines.
+    """The record tables of a stored or active run, read from Parquet if that is current, otherwise from lines.
 
     Args:
-        run: the folder of the run.
+        run: folder of the run.
 
     Raises:
-        RunStoreError: there is no run.
+        RunStoreError: the folder has no run.
     """
 
     def __init__(self, run: str | Path | RunDirectory) -> None:
@@ -42,13 +42,13 @@ class RunFrames:
         Columns and tables unknown to this version are kept. A table without rows has its columns. Rows with equal data
         share one object: copy it before you change it.
 
-        A resumed run repeats the steps after its checkpoint. By default the replaced rows are left out: for
-        each rank, rows of an attempt from the first step of a later attempt on. Rows without a step (energy) were
-        really spent and stay; an evaluation or event at exactly that step stays unless the later attempt has it too.
+        A resumed run repeats the steps after its checkpoint. By default the replaced rows are left out: for each rank,
+        rows of an attempt from the first step of a later attempt on. Rows without a step (energy) were really spent and
+        stay. An evaluation or event at exactly that step stays unless the later attempt repeats it.
 
         Args:
-            only: names of the wanted tables; all when empty.
-            all_attempts: keep the replaced rows.
+            only: names of tables; all if empty.
+            all_attempts: True to keep the replaced rows.
 
         Raises:
             DataError: a record line is damaged, or a newer version wrote it.
@@ -60,7 +60,7 @@ class RunFrames:
             notes = self._notes()
             for names in _portions(notes, selection):
                 frames |= {name: to_frame(table) for name, table in self.tables(names).items()}
-            if self._notes() != notes:  # a resumed run began to write meanwhile: tables must be of one moment
+            if self._notes() != notes:  # a resumed run began to write: read again, so that tables belong to one moment
                 frames = {name: to_frame(table) for name, table in self.tables(selection).items()}
             for name in TABLES.keys() - frames.keys():
                 if selection is None or name in selection:
@@ -102,7 +102,7 @@ class RunFrames:
         return dict(sorted(parquet.joined_by_name(chain.from_iterable(tables)).items()))
 
     def numbered(self) -> dict[str, pa.Table]:
-        """Return Arrow tables with the number of each row's line, in the column ``parquet.LINE_NUMBER``.
+        """Return Arrow tables with the line number of each row, in the column ``parquet.LINE_NUMBER``.
 
         Raises:
             DataError: a record line is damaged.
@@ -117,9 +117,9 @@ class RunFrames:
         Events with equal data share one object: copy it before you change it.
 
         Args:
-            without: kinds that are left out.
-            limit: of each kind, at most that many first events, and the last one. Each event then has an entry
-                ``left_out``: before the last one, how many are missing; else 0.
+            without: kinds to leave out.
+            limit: maximum number of first events per kind, besides the last one. Each event then has ``left_out``, the
+                number of events missing before it.
 
         Raises:
             DataError: a record line is damaged, or a newer version wrote it.
@@ -165,20 +165,20 @@ class RunFrames:
                 yield line["table"], {**row, "attempt": line["attempt"]}
 
     def _check_numbers(self, table: str, frame: pd.DataFrame) -> None:
-        """Refuse a table with non-numeric values in numeric columns."""
+        """Raise if a numeric column has other values."""
         from pandas.api.types import is_numeric_dtype
 
         numbers = _NUMBERS if table != "steps" else set(TABLES["steps"]) - {"energy_source"}
         for column in frame.columns:
             if column in numbers and len(frame) and not is_numeric_dtype(frame[column]):
                 raise DataError(
-                    f"{self.run.records} is damaged: {column} of table {table} holds a value that is not a number. "
+                    f"{self.run.records} is damaged: {column} of table {table} has a value that is not a number. "
                     f"{RESTORE}"
                 )
 
 
 def _portions(notes: Sequence[parquet.Note | None], selection: Collection[str] | None) -> list[Collection[str] | None]:
-    """Return names of tables to read after each other: each by itself from Parquet, all at once from lines."""
+    """Return the names of tables to read together: each alone from Parquet, all at once from lines."""
     if None in notes:
         return [selection]
     names = {name for note in notes if note is not None for name in note["tables"]}
@@ -186,9 +186,9 @@ def _portions(notes: Sequence[parquet.Note | None], selection: Collection[str] |
 
 
 def to_frame(table: pa.Table) -> pd.DataFrame:
-    """Return a pandas frame; a column of unknowns only is NaN.
+    """Return a pandas data frame; a column without values is NaN.
 
-    Values kept as JSON text are parsed, each text once: rows with the same text have the same object.
+    JSON text is parsed, each distinct text once: rows with equal text share one object.
     """
     import pandas as pd
     import pyarrow as pa
@@ -200,7 +200,7 @@ def to_frame(table: pa.Table) -> pd.DataFrame:
     for column in table.schema:
         if parquet.is_json(column):
             texts = table.column(column.name).fill_null("null").combine_chunks().dictionary_encode()
-            parsed = json.loads(f"[{','.join(texts.dictionary.to_pylist())}]")  # faster than each by itself
+            parsed = json.loads(f"[{','.join(texts.dictionary.to_pylist())}]")  # faster than parsing each
             values = pd.Series(parsed, dtype=object).to_numpy()[texts.indices.to_numpy()]
             frame[column.name] = pd.Series(values, index=frame.index, dtype=object)
     return frame
@@ -215,7 +215,7 @@ def _without_rows(name: str) -> pd.DataFrame:
 
 
 def without_replaced(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """Return the tables, ``steps`` among them, without rows that a later attempt replaced; see ``RunFrames.frames``."""
+    """Return the tables without rows that a later attempt replaced; needs ``steps``, see ``RunFrames.frames``."""
     starts = attempt_starts(frames["steps"])
     return {name: valid_rows(name, frame, starts) for name, frame in frames.items()}
 

@@ -1,4 +1,4 @@
-"""RunHandle and its kin: what readers of a run rely on, whether it trains now or is stored."""
+"""Protocols of run handles: what readers of an active or a stored run use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class RunHandle(Protocol):
-    """A run under way.
+    """An active run.
 
     Attributes:
         live: its record tables as columns; hold ``lock`` while reading them.
@@ -56,7 +56,7 @@ class ReadableRun(Protocol):
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The numbers of the whole run; empty before its end."""
+        """The run's summary; empty before its end."""
 
     @property
     def environment(self) -> dict[str, Any]:

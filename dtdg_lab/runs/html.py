@@ -1,4 +1,4 @@
-"""HTML pages of the lab: jinja2 templates, which escape everything they are given."""
+"""HTML pages of the lab: jinja2 templates with automatic escaping."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @cache
 def templates() -> Environment:
-    """Return the package's templates; an undefined name is an error, and None is ``unknown``."""
+    """Return the package's templates; an undefined name is an error, and None is shown as ``unknown``."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -49,7 +49,7 @@ def render(template: str, **values: Any) -> str:
     """Render a template of the package, such as ``runs/templates/report.html``.
 
     Raises:
-        AttributeError: something that it is given lacks what the template reads, as where a file is damaged.
+        AttributeError: a value lacks an attribute that the template reads, for example because a file is damaged.
     """
     from jinja2 import UndefinedError
 
@@ -61,17 +61,17 @@ def render(template: str, **values: Any) -> str:
 
 @cache
 def template(path: str) -> Template:
-    """Return a template of code, in which nothing is escaped."""
+    """Return a template of code, without escaping."""
     return templates().overlay(autoescape=False).get_template(path)
 
 
 def text(value: Any) -> str:
-    """Return a value as escaped text; None is ``unknown``."""
+    """Return a value as escaped text; None gives ``unknown``."""
     return html.escape("unknown" if value is None else str(value), quote=True)
 
 
 def plotly_js() -> str | None:
-    """Return the source of plotly.js; None where plotly is not installed."""
+    """Return the source of plotly.js; None if plotly is not installed."""
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Activations:
-    """Activations of a model for every node at every snapshot, with the state running from the first one.
+    """Activations of a model for every node and snapshot, with the state carried from the first snapshot on.
 
     Attributes:
-        model: its name.
+        model: name of the model.
         graph: T labelled snapshots of N nodes.
-        hidden: shape (T, N, H), float32: output of the last layer.
-        outputs: shape (T, N, outputs), float32: output of the model; for regression one column, the prediction.
+        hidden: (T, N, H) float32, output of the last layer.
+        outputs: (T, N, outputs) float32, output of the model; for regression one column, the prediction.
         parameters: number of learned values.
-        remembered: number of state values kept from one snapshot to the next, for all N nodes.
+        remembered: number of state values carried from one snapshot to the next, over all N nodes.
         hops: maximum number of edges that a change travels within one snapshot.
     """
 
@@ -56,7 +56,7 @@ class Activations:
         )
 
     def node(self, node: int) -> pd.DataFrame:
-        """Return one node by snapshot: in-neighbours, features, label, persistence, prediction, size of hidden state.
+        """Return a node's in-neighbours, features, label, persistence, prediction and size of hidden state by snapshot.
 
         Raises:
             ConfigError: the graph has no such node.
@@ -78,12 +78,12 @@ class Activations:
 
 
 def activations(run: StoredRun, *, graph: DynamicGraph | None = None) -> Activations:
-    """Run the model of a finished run over its graph, and keep its activations for every node.
+    """Run a trained model over its graph, and return its activations for every node.
 
-    The model is run in this process, as ``lab.train`` does, which imports torch.
+    The model runs in this process, like in ``lab.train``, which imports torch.
 
     Args:
-        run: a run that has a checkpoint.
+        run: run with a checkpoint.
         graph: another graph of the same size, instead of the run's own.
 
     Raises:
@@ -99,16 +99,16 @@ def activations(run: StoredRun, *, graph: DynamicGraph | None = None) -> Activat
 
 
 def check_node(graph: DynamicGraph, node: int) -> None:
-    """Refuse a node that the graph does not have.
+    """Raise unless the graph has a node.
 
     Raises:
-        ConfigError: it is below 0, or N or more.
+        ConfigError: the node is below 0, or N or more.
     """
     if not 0 <= node < graph.num_nodes:
-        raise ConfigError(f"node={node}: {graph.name!r} has nodes 0 to {graph.num_nodes - 1}.")
+        raise ConfigError(f"node={node} is out of range: {graph.name!r} has nodes 0 to {graph.num_nodes - 1}.")
 
 
-# ``lab.inspect.perturb``: which nodes a change of one node's features affects, how strongly, and how long.
+# ``lab.inspect.perturb``: the nodes affected by a change of one node's features, with strength and duration.
 
 
 CHANGED = 1e-6  # a smaller change of a hidden value, relative to the largest one, counts as rounding
@@ -116,15 +116,14 @@ CHANGED = 1e-6  # a smaller change of a hidden value, relative to the largest on
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Perturbation:
-    """The change of a model's hidden state after one node's features were perturbed at one snapshot.
+    """The change of a model's hidden state after a node's features were perturbed at one snapshot.
 
     Attributes:
-        model: its name.
-        node: node whose features were changed.
+        model: name of the model.
+        node: the perturbed node.
         snapshot: time of the change.
-        change: shape (T, N): the largest difference of a hidden value of every node, from the unchanged sequence.
-        distance: shape (N,): edges between each node and ``node`` in that snapshot, in either direction; -1 where
-            there is no path.
+        change: (T, N) largest difference of a node's hidden values from the unchanged sequence.
+        distance: (N,) edges between each node and ``node`` in that snapshot, in either direction; -1 without a path.
     """
 
     model: str
@@ -135,7 +134,7 @@ class Perturbation:
 
     @property
     def affected_mask(self) -> NDArray[np.bool_]:
-        """Which nodes have a different state than without the change, shape (T, N)."""
+        """(T, N) True for nodes whose state differs from the unchanged one."""
         return self.change > CHANGED * max(float(self.change.max()), 1e-30)
 
     @property
@@ -146,23 +145,23 @@ class Perturbation:
 
     @property
     def duration(self) -> int:
-        """Number of snapshots, including that of the change, until no node is affected; up to the end of the graph."""
+        """Number of snapshots, from the change on, in which nodes are affected; at most to the end of the graph."""
         some = np.flatnonzero(self.affected_mask.any(axis=1))
         return int(some[-1]) - self.snapshot + 1 if len(some) else 0
 
     def affected(self, lag: int = 0) -> int:
-        """Return how many nodes are affected ``lag`` snapshots after the change.
+        """Return the number of affected nodes ``lag`` snapshots after the change.
 
         Raises:
-            ConfigError: the graph ends before.
+            ConfigError: the graph ends earlier.
         """
         snapshot = self.snapshot + lag
         if lag < 0 or snapshot >= len(self.change):
-            raise ConfigError(f"lag={lag}: 0 to {len(self.change) - 1 - self.snapshot} are left after the change.")
+            raise ConfigError(f"lag={lag} is out of range: choose 0 to {len(self.change) - 1 - self.snapshot}.")
         return int(self.affected_mask[snapshot].sum())
 
     def table(self) -> pd.DataFrame:
-        """Return affected nodes and the largest change by snapshots since the change."""
+        """Return affected nodes and largest change by snapshots since the change."""
         import pandas as pd
 
         affected, change = self.affected_mask[self.snapshot :], self.change[self.snapshot :]
@@ -178,21 +177,21 @@ def perturb(
     Edges and labels stay unchanged. The model is run in this process, which imports torch.
 
     Args:
-        run: a run that has a checkpoint.
+        run: run with a checkpoint.
         node: node whose features are changed.
         snapshot: time of the change.
         amount: added to each feature.
-        unchanged: the activations of the run, if available.
+        unchanged: the run's activations, if available.
 
     Raises:
-        ConfigError: there is no such node or snapshot.
+        ConfigError: the node or snapshot does not exist.
         LabError: the run has no checkpoint, or its data set cannot be loaded.
     """
     unchanged = activations(run) if unchanged is None else unchanged
     graph = unchanged.graph
     check_node(graph, node)
     if not 0 <= snapshot < graph.num_snapshots:
-        raise ConfigError(f"snapshot={snapshot}: {graph.name!r} has snapshots 0 to {graph.num_snapshots - 1}.")
+        raise ConfigError(f"snapshot={snapshot} is out of range: {graph.name!r} has 0 to {graph.num_snapshots - 1}.")
     features = np.array(graph.features)
     features[snapshot, node] += amount
     changed = activations(run, graph=replace(graph, features=features))
@@ -201,7 +200,7 @@ def perturb(
 
 
 def _distances(snapshot: Snapshot, node: int) -> NDArray[np.int64]:
-    """Return the edges from a node to every other, whatever their direction; -1 where there is no path."""
+    """Return the number of edges from a node to each other one, in either direction; -1 without a path."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import shortest_path
 
@@ -211,7 +210,7 @@ def _distances(snapshot: Snapshot, node: int) -> NDArray[np.int64]:
     return np.where(np.isfinite(steps), steps, -1).astype(np.int64)
 
 
-# ``lab.datasets.compare``: several graphs side by side, such as one set of edges cut into different snapshots.
+# ``lab.datasets.compare``: several graphs side by side, such as the same edges cut into different snapshots.
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,18 +243,18 @@ def compare_graphs(graphs: Mapping[str, DynamicGraph]) -> GraphComparison:
     import pandas as pd
 
     if not graphs:
-        raise ConfigError("compare() got no graph: give labelled graphs, such as {'cut 30': graph}.")
+        raise ConfigError("compare() got no graphs. Give labelled graphs, such as {'cut 30': graph}.")
     rows = {label: graph_row(statistics_of(graph)) for label, graph in graphs.items()}
     table = pd.DataFrame(list(rows.values()), index=pd.Index(list(rows), name="graph"), columns=list(COLUMNS))
     return GraphComparison(table, compare_graphs_figure(rows))
 
 
-# ``lab.inspect.follow_node``: one node through several models, side by side.
+# ``lab.inspect.follow_node``: one node through several models.
 
 
 @dataclass(frozen=True, slots=True)
 class FollowedNode:
-    """One node: ``table`` has one row per snapshot and one column per model, ``figure`` draws it."""
+    """One node: ``table`` has one row per snapshot and one column per model, ``figure`` draws them."""
 
     node: int
     table: pd.DataFrame
@@ -275,26 +274,28 @@ def follow_node(models: Sequence[Activations], node: int) -> FollowedNode:
         node: index of the node.
 
     Raises:
-        ConfigError: no activations are models, they are of different graphs or another task, or there is no such node.
+        ConfigError: there are no models, their graphs or tasks differ, or the node does not exist.
     """
     if not models:
         raise ConfigError(
-            "follow_node() got no activations: give [lab.inspect.activations(run), ...] of finished runs."
+            "follow_node() got no activations. Give [lab.inspect.activations(run), ...] of finished runs."
         )
     graph = models[0].graph
     check_node(graph, node)
     for model in models:
         if model.graph.data_hash != graph.data_hash:
             raise ConfigError(
-                f"{model.model!r} has activations of another graph than {models[0].model!r}. Train on one."
+                f"{model.model!r} has activations of another graph than {models[0].model!r}. Train on the same one."
             )
         if model.outputs.shape[2] != 1:
-            raise ConfigError(f"{model.model!r} has {model.outputs.shape[2]} outputs; task='regression' is required.")
+            raise ConfigError(
+                f"{model.model!r} has {model.outputs.shape[2]} outputs, but task='regression' is required."
+            )
     table = models[0].node(node)[["in-neighbours", "label", "persistence"]]
     predictions = {model.model: model.outputs[:, node, 0] for model in models}
     if len(predictions) < len(models):
         raise ConfigError(
-            f"a model occurs twice among {', '.join(model.model for model in models)}. Give each one once."
+            f"models must be distinct, but are {', '.join(model.model for model in models)}. Give each one once."
         )
     figure = vertex_figure(node, graph.targets[:, node], predictions, table["in-neighbours"].to_numpy())
     return FollowedNode(node, table.assign(**predictions), figure)

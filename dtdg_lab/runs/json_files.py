@@ -1,4 +1,4 @@
-"""JSON files of runs: written atomically, and read completely or refused with a clear error."""
+"""JSON files of runs: written atomically, and read with clear errors if damaged."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def dumps(value: Any, *, indent: int | None = None) -> str:
 
 
 def write_text(path: str | Path, text: str) -> Path:
-    """Write a text file so that readers see the old one or the new one, never a partial one (temporary file, rename).
+    """Write a text file atomically: readers see the old or the new file (temporary file, rename).
 
     Raises:
         RunStoreError: the file cannot be written; no partial file remains.
@@ -46,7 +46,7 @@ def write_text(path: str | Path, text: str) -> Path:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary file to write, which replaces ``path`` at the end of the block.
+    """Yield a temporary file to write; it replaces ``path`` at the end of the block.
 
     Raises:
         RunStoreError: the file cannot be written; no partial file remains.
@@ -87,38 +87,38 @@ RESTORE = "Restore it from a copy; nothing in the run's folder was changed."
 
 
 def reading(path: str | Path, remedy: str = RESTORE) -> AbstractContextManager[None]:
-    """Tell damage of a run's files from a refusal of the system; see :func:`system_errors.reading`.
+    """Distinguish damaged files of a run from system errors; see :func:`system_errors.reading`.
 
     Raises:
-        DataError: the content does not have this version's format, or cannot be read.
+        DataError: the content is not of this version's format, or cannot be read.
     """
     return system_errors.reading(path, remedy=remedy)
 
 
 def read_object(path: Path, *, newest: int | None = None, needs: Collection[str] = ()) -> dict[str, Any]:
-    """Read a JSON file that holds an object.
+    """Read a JSON file with an object.
 
     Args:
-        path: the file.
-        newest: the schema of this version; files without a number have the oldest.
+        path: path of the file.
+        newest: this version's schema; files without a schema number have the oldest.
         needs: required names.
 
     Raises:
-        RunStoreError: it cannot be read, is damaged, or its schema is newer.
+        RunStoreError: the file is unreadable, damaged, or of a newer schema.
     """
     try:
         content = read_json(path)
     except RecursionError as error:
         raise RunStoreError(f"{path} is damaged (it is nested too deeply to be read). {RESTORE}") from error
     if not isinstance(content, dict):
-        raise RunStoreError(f"{path} is damaged: it holds a JSON {type(content).__name__}, not an object. {RESTORE}")
+        raise RunStoreError(f"{path} is damaged: it contains a JSON {type(content).__name__}, not an object. {RESTORE}")
     if newest is not None:  # names may have other meanings in a newer version
         schema = content.get("schema", newest)
         if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
             raise RunStoreError(f"{path} is damaged: its schema is {shortened(schema)}, not a number from 1. {RESTORE}")
         if schema > newest:
             raise RunStoreError(
-                f"{path} was written by a newer version of DTDG Lab: it has schema {schema}, and this version reads up "
+                f"{path} was written by a newer version of DTDG Lab, with schema {schema}; this version reads up "
                 f"to {newest}. Update dtdg_lab, or open the run where it was made; nothing in its folder was changed."
             )
     missing = [name for name in needs if name not in content]

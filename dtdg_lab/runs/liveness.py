@@ -1,4 +1,4 @@
-"""Liveness of a run's processes: each writes a note to the run's ``live`` folder, and touches it while it lives."""
+"""Liveness of a run's processes: each writes a note to the run's ``live`` folder, and touches it while it is alive."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class RankNote:
 
 
 def host_id() -> str:
-    """Return a name for this machine and boot that reveals nothing about it.
+    """Return an anonymous name of this machine and boot.
 
-    Containers on one machine get separate names if they have their own network or process numbers: their
+    Containers on one machine get different names if they have separate networks or process numbers, because their
     loopback and their process numbers differ from ours.
     """
     boot = Path("/proc/sys/kernel/random/boot_id")
@@ -55,23 +55,23 @@ def own_note(rank: int, attempt: int, telemetry: str, *, control: str = "", stor
 
 
 def note_file(live: Path, rank: int) -> Path:
-    """Return the path of a rank's note while it trains."""
+    """Return the path of a rank's note."""
     return live / f"rank{rank}.json"
 
 
 def write_note(live: Path, note: RankNote) -> None:
-    """Write the note."""
+    """Write a rank's note."""
     write_json(note_file(live, note.rank), asdict(note))
 
 
 def touch_note(live: Path, rank: int) -> None:
-    """Give a sign of life."""
-    with suppress(FileNotFoundError):  # the rank has exited, or not begun
+    """Touch a rank's note, as a sign of life."""
+    with suppress(FileNotFoundError):  # the rank has exited, or has not started
         os.utime(note_file(live, rank))
 
 
 def remove_note(live: Path, rank: int) -> None:
-    """Remove the note: the rank has exited normally."""
+    """Remove a rank's note when it exits normally."""
     note_file(live, rank).unlink(missing_ok=True)
 
 
@@ -82,36 +82,36 @@ def read_notes(live: Path, attempt: int) -> dict[int, RankNote]:
         try:
             data: dict[str, Any] = json.loads(path.read_text())
         except FileNotFoundError:
-            continue  # the rank exited between the listing and the reading
+            continue  # the rank exited after the listing
         if data["attempt"] == attempt:
             notes[data["rank"]] = RankNote(**data)
     return notes
 
 
 def is_alive(note: RankNote) -> bool:
-    """Return whether the process of a note exists on this machine."""
+    """Return True if the note's process exists on this machine."""
     return note.host == host_id() and is_running(note.pid, note.started_s)
 
 
 def is_dead(note: RankNote) -> bool:
-    """Return whether the process of a note of this machine is gone; others are never considered dead here."""
+    """Return True if the note's process was on this machine and is gone; False for other machines."""
     return note.host == host_id() and not is_running(note.pid, note.started_s)
 
 
 def dead_ranks(live: Path, attempt: int) -> list[int]:
-    """Return ranks of an attempt whose process died without removing its note."""
+    """Return the ranks of an attempt whose process died without removing its note."""
     return sorted(rank for rank, note in read_notes(live, attempt).items() if is_dead(note))
 
 
-MOST_GAP_S = 3.0  # between two looks; after a longer one this process was stopped itself, or the machine asleep
+MOST_GAP_S = 3.0  # a longer gap between two checks means that this process was stopped, or the machine asleep
 
 
 class Silence:
-    """Seconds since the last sign of life of each rank of an attempt, counted only while this process runs itself.
+    """Seconds since the last sign of life of each rank, counted only while this process itself runs.
 
     Args:
         live: the run's folder of notes.
-        clock: seconds that never decrease.
+        clock: monotonic clock in seconds.
     """
 
     def __init__(self, live: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -126,7 +126,7 @@ class Silence:
         self._looked = now_s
         signs = {}
         for rank in notes:
-            with suppress(FileNotFoundError):  # the rank exited meanwhile
+            with suppress(FileNotFoundError):  # the rank has just exited
                 touched = note_file(self._live, rank).stat().st_mtime_ns
                 last_touched, silent_s = self._seen.get(rank, (touched, -passed_s))
                 signs[rank] = (touched, silent_s + passed_s if touched == last_touched else 0.0)
@@ -138,20 +138,20 @@ SILENT_S = 60.0
 
 
 def silent_beyond(silent: Mapping[int, float], notes: Mapping[int, RankNote], limit_s: float) -> tuple[int, str] | None:
-    """Return the first rank that is silent beyond the limit though its process exists here, and why.
+    """Return the first rank that is silent beyond the limit although its process exists, and the reason.
 
     Args:
         silent: rank -> seconds, see :class:`Silence`.
-        notes: of the ranks.
-        limit_s: of the session: ``silent_s``.
+        notes: notes of the ranks.
+        limit_s: ``silent_s`` of the session.
     """
     for rank, silent_s in sorted(silent.items()):
         note = notes[rank]
         if silent_s > limit_s and is_alive(note):
             return rank, (
                 f"rank {rank} gave no sign of life for {silent_s:.0f} s although its process {note.pid} exists: it is "
-                f"stopped or blocked (limit: Session(silent_s={limit_s:g})). The last checkpoint and every record "
-                "written before are kept: session.repair() replaces its engine, then run.resume()."
+                f"stopped or blocked (limit: Session(silent_s={limit_s:g})). The last checkpoint and earlier records "
+                "are kept: session.repair() replaces its engine, then run.resume()."
             )
     return None
 
@@ -160,7 +160,7 @@ TOUCH_S = 1.0
 
 
 class Pulse:
-    """Touches the note of a process that trains without a cluster, until it is closed; then the note is removed."""
+    """Touches the note of a process that trains without a cluster; removes the note when closed."""
 
     def __init__(self, live: Path) -> None:
         self._live = live

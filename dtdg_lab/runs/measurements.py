@@ -1,4 +1,4 @@
-"""Measurements of a machine and its links in stored runs: seconds of steps, watts by state, congestion."""
+"""Measurements of a machine and its links from stored runs: seconds of steps, watts by state, congestion."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from dtdg_lab.runs.stored_run import StoredRun
 
 
-WARM_UPS = 10  # steps of a run that do not count: connections, the first cache, first-touch memory
+WARM_UPS = 10  # number of excluded first steps: connections, the first cache, first-touch memory
 
 
-# phases of a run by which power is measured
+# phases of a run that power is measured in
 STATES: Mapping[str, tuple[str, ...]] = {"gpu_compute": ("compute",), "cpu_spin": ("wait", "stall"), "idle": ("idle",)}
 
 
 def step_seconds(run: StoredRun) -> list[float]:
-    """Return seconds of every step that counts, on the slowest rank.
+    """Return the seconds of every step after the warm-up, on the slowest rank.
 
     Raises:
         RunFailedError: the run has too few steps.
@@ -32,16 +32,16 @@ def step_seconds(run: StoredRun) -> list[float]:
     longest = steps[steps["step"] >= WARM_UPS].groupby("step")["time_s"].max()
     if longest.empty:
         raise RunFailedError(
-            f"run {run.id} has {steps['step'].nunique()} steps, and the first {WARM_UPS} are excluded as warm-up: "
-            "give the config more epochs."
+            f"run {run.id} has {steps['step'].nunique()} steps, but the first {WARM_UPS} are excluded as warm-up. "
+            "Set more epochs."
         )
     return [float(seconds) for seconds in longest]
 
 
 def power_rows(runs: Iterable[StoredRun]) -> list[dict[str, Any]]:
-    """Return mean watts of a rank by activity, including its GPU, over runs; nothing if a state's power is unknown.
+    """Return mean watts of a rank by state, including its GPU, over runs; empty if the power of a state is unknown.
 
-    ``host`` names the machine's processor, and ``samples`` the number of runs.
+    ``host`` names the source of the power readings, and ``samples`` the number of runs.
     """
     by_run = [run.table("phase_energy") for run in runs]
     power = []
@@ -61,11 +61,11 @@ def power_rows(runs: Iterable[StoredRun]) -> list[dict[str, Any]]:
 def save_congestion_trace(run: StoredRun, file: str | Path) -> Path:
     """Write the link conditions of a run over time, for ``RunConfig(congestion="recorded", congestion_file=file)``.
 
-    Manual changes during the run are included, by their effect.
+    Manual changes during the run are included by their effect.
 
     Args:
-        run: with events ``congestion``: of a system that transfers features or rows between partitions.
-        file: JSON lines.
+        run: run with events ``congestion``, of a system that transfers features or rows between partitions.
+        file: JSON lines file to write.
 
     Raises:
         DataError: the run has no such events, or the file cannot be written.
@@ -74,8 +74,8 @@ def save_congestion_trace(run: StoredRun, file: str | Path) -> Path:
     conditions = events[(events["kind"] == "congestion") & (events["rank"] == 0)]
     if not len(conditions) or not len(steps):
         raise DataError(
-            f"{run.path} has no link records: only runs of systems that transfer features or rows between partitions "
-            "have them, once they have completed a step."
+            f"{run.path} has no link records. Only runs of systems that transfer features or rows between partitions "
+            "have them, after their first step."
         )
     per_epoch = int(steps.groupby("epoch")["iteration"].max().max()) + 1
     return save_trace(conditions.to_dict("records"), as_path(file, "file"), steps_per_epoch=per_epoch)

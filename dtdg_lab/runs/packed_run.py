@@ -34,13 +34,13 @@ ABOUT = "export.json"  # the metadata of a packed run or race
 PACKED_TABLES = "tables/"
 
 
-WHOLE = "config.json", "environment.json", "status.json", "summary.json", EXTENSIONS  # files that are copied unchanged
+WHOLE = "config.json", "environment.json", "status.json", "summary.json", EXTENSIONS  # files that are copied
 
 
 MADE_BY = "dtdg_lab"  # entry of a timeline's otherData
 
 
-PARQUET_KEY = b"dtdg_lab"  # of a table's metadata: config, environment and summary of its run
+PARQUET_KEY = b"dtdg_lab"  # key of a table's metadata: config, environment and summary of its run
 
 
 KEPT_WHOLE = ("evaluations", "events", "decisions", "rounds", "memory")
@@ -52,11 +52,11 @@ _STRIDES = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _LEVEL = 9
 
 
-# limits on the values of a table, absolute and per byte: beyond them a file was crafted to exhaust the memory
+# limits on the values of a table, absolute and per byte; files beyond them were crafted to exhaust the memory
 _MOST_VALUES, _VALUES_A_BYTE = 2**26, 20
 
 
-_OF_A_PIECE = 220  # overhead of a zip for a piece, whose name it stores twice
+_OF_A_PIECE = 220  # overhead of a zip per piece, whose name it stores twice
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +77,12 @@ class PackedRun:
         return sum(len(content) + _OF_A_PIECE for content in self.files.values())
 
     def zipped(self) -> bytes:
-        """Return the pieces as one zip file; the same run gives the same bytes."""
+        """Return the pieces as a zip file; equal runs give equal bytes."""
         return zip_of(self.files)
 
 
 def zip_of(files: Mapping[str, bytes]) -> bytes:
-    """Return a zip of named contents, the same for the same contents."""
+    """Return a zip of named contents; equal contents give equal bytes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive:
         for name, content in files.items():
@@ -96,23 +96,23 @@ def pack(
     """Pack a run in its current state; it may still be active.
 
     Args:
-        run: packed from its lines: all attempts, all columns.
-        most_bytes: above it tables are thinned, the largest first; no limit by default.
-        telling: give each table the config, environment and summary as metadata, so that it can be read alone.
+        run: packed from its record lines, with all attempts and columns.
+        most_bytes: size above which tables are thinned, the largest first; no limit by default.
+        telling: True to give each table the config, environment and summary as metadata, so that it can be read alone.
         without: names of tables to leave out.
 
     Raises:
         DataError: a record line is damaged.
-        RunStoreError: a file cannot be read, or not even the thinned tables fit.
+        RunStoreError: a file cannot be read, or even the thinned tables do not fit.
     """
     all_tables = run.tables.numbered()
     tables = {name: table for name, table in all_tables.items() if name not in without}
     copied = {name: content for name in WHOLE if (content := read_content(run.path / name)) is not None}
-    # also without this metadata: what is damaged here could not be read there
+    # also read without ``telling``, because files damaged here could not be read from the export
     metadata = {name.partition(".")[0]: read_object(run.path / name) for name in copied}
     metadata.pop("status", None)
     parts = {name: _parquet(table, metadata if telling else None) for name, table in tables.items()}
-    spare = 1536 + _OF_A_PIECE * (1 + len(copied) + len(parts))  # the first for its metadata
+    spare = 1536 + _OF_A_PIECE * (1 + len(copied) + len(parts))  # 1536 for export.json
     room = None if most_bytes is None else most_bytes - sum(map(len, copied.values())) - spare
     omissions = "" if room is None else _thin(tables, parts, room)
     if left_out := ", ".join(sorted(all_tables.keys() - tables.keys())):
@@ -124,17 +124,16 @@ def pack(
 
 
 def unpack(files: Mapping[str, bytes], folder: Path) -> RunDirectory:
-    """Restore a packed run as a run's folder with the same tables; ``folder`` holds it under the run's name.
+    """Restore a packed run as a run's folder with the same tables, inside ``folder``.
 
     Raises:
-        RunStoreError: the pieces are not a run's, are damaged, or a file cannot be written.
+        RunStoreError: the pieces are not a run's or are damaged, or a file cannot be written.
     """
     about = read_about(files, "run")
     name = str(about["run"])
     if not name or Path(name).name != name or name.startswith(".") or "\0" in name:
         raise RunStoreError(
-            f"the packed run has the name {name!r}, which is not valid for a folder. It was not made by "
-            "lab.runs.export."
+            f"the packed run has the name {name!r}, which is invalid for a folder. It was not made by lab.runs.export."
         )
     run = RunDirectory(folder / name)
     try:
@@ -153,7 +152,7 @@ def read_about(files: Mapping[str, bytes], kind: str) -> dict[str, Any]:
     """Read the metadata of a packed run or race.
 
     Raises:
-        RunStoreError: it is unreadable, of another kind, or of a newer or older version.
+        RunStoreError: they are unreadable, of another kind, or of a newer or older version.
     """
     try:
         about = dict(json.loads(files[ABOUT]))
@@ -164,7 +163,7 @@ def read_about(files: Mapping[str, bytes], kind: str) -> dict[str, Any]:
         ) from error
     if schemas[0] > SCHEMA or schemas[1] > RECORDS_SCHEMA:
         raise RunStoreError(
-            f"this was exported by a newer version (schema {schemas[0]}, records {schemas[1]}); this one reads "
+            f"this was exported by a newer version (schema {schemas[0]}, records {schemas[1]}); this version reads "
             f"{SCHEMA} and {RECORDS_SCHEMA}. Update dtdg_lab."
         )
     if schemas[1] < RECORDS_SCHEMA:
@@ -180,7 +179,7 @@ def read_about(files: Mapping[str, bytes], kind: str) -> dict[str, Any]:
 
 
 def read_content(path: Path) -> bytes | None:
-    """Return the bytes of a file; None where there is none."""
+    """Return the bytes of a file; None if it does not exist."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -190,7 +189,7 @@ def read_content(path: Path) -> bytes | None:
 
 
 def _parquet(table: pa.Table, metadata: dict[str, Any] | None) -> bytes:
-    """Return a table as compact Parquet: integers as differences, fractions byte by byte."""
+    """Return a table as compact Parquet: integers as differences, floats byte by byte."""
     import pyarrow as pa
     import pyarrow.parquet
 
@@ -215,7 +214,7 @@ def _thin(tables: dict[str, pa.Table], parts: dict[str, bytes], room: int) -> st
     for spared in (("steps", *KEPT_WHOLE), KEPT_WHOLE, ()):
         thinner = [name for name in tables if name not in spared]
         if sum(len(part) for name, part in parts.items() if name not in thinner) > room:
-            continue  # the protected tables alone are too large
+            continue  # even the protected tables are too large
         for stride in _STRIDES:
             if sum(map(len, parts.values())) <= room:
                 return omissions
@@ -232,7 +231,7 @@ def _thin(tables: dict[str, pa.Table], parts: dict[str, bytes], room: int) -> st
 
 
 def _every(table: pa.Table, stride: int) -> pa.Table:
-    """Return rows of every nth step; for tables without steps, every nth row of a rank."""
+    """Return the rows of every n-th step; for tables without steps, every n-th row of a rank."""
     import numpy as np
 
     if "step" in table.schema.names:
@@ -258,18 +257,18 @@ def read_table(content: bytes) -> pa.Table:
     values = facts.num_rows * facts.num_columns
     if values > max(_MOST_VALUES, _VALUES_A_BYTE * len(content)):
         raise ValueError(
-            f"{values:,} values in {len(content):,} bytes would exhaust the memory: it was not made by lab.runs.export"
+            f"{values:,} values in {len(content):,} bytes would exhaust the memory: lab.runs.export did not make it"
         )
     return pyarrow.parquet.read_table(pa.BufferReader(content))
 
 
 def unpacking(what: str) -> AbstractContextManager[None]:
-    """Tell damage of what an exported file holds from a refusal of the system."""
+    """Distinguish a damaged export from system errors."""
     return system_errors.reading(None, what, remedy=EXPORT_AGAIN, raises=RunStoreError)
 
 
 def _write_records(run: RunDirectory, files: Mapping[str, bytes]) -> None:
-    """Write the ranks' lines that the tables were made from."""
+    """Write the ranks' lines from the tables."""
     lines: dict[int, dict[int, str]] = {}
     for piece, content in files.items():
         if not (piece.startswith(PACKED_TABLES) and piece.endswith(".parquet")):
@@ -285,10 +284,10 @@ def _write_records(run: RunDirectory, files: Mapping[str, bytes]) -> None:
 
 
 def lines_of(name: str, table: pa.Table) -> dict[int, dict[int, str]]:
-    """Return rank -> line number -> the original line as JSON, from a numbered table.
+    """Return rank -> line number -> original line as JSON, from a numbered table.
 
     Raises:
-        KeyError, ValueError: it was not made by this program.
+        KeyError, ValueError: the table was not made by this program.
     """
     identity = ("rank", "attempt", LINE_NUMBER)
     fields = [field for field in table.schema if field.name not in identity]

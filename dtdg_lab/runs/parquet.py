@@ -1,8 +1,8 @@
 """Parquet files of a rank's records: written from its lines in one pass, and read as Arrow tables.
 
-``records/<table>.rank<number>.parquet`` holds the rows of all attempts; ``<table>.rank<number>-1.parquet`` those after
-a column changed its type or a new one came. ``records/rank<number>.json`` says how many bytes of lines they cover; it
-is written last.
+``records/<table>.rank<number>.parquet`` has the rows of all attempts. Rows after a change of the schema (a new column
+or type) are in ``<table>.rank<number>-1.parquet``. ``records/rank<number>.json`` gives the number of bytes of lines
+that they cover; it is written last.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ AS_JSON = {b"encoding": b"json"}  # metadata of a column whose values are JSON t
 
 
 def arrow_column(values: list[Any]) -> tuple[pa.Array, bool]:
-    """Return values as an Arrow array, and whether they became JSON text: objects, lists and mixed types do."""
+    """Return values as an Arrow array, and True if they became JSON text: objects, lists and mixed types do."""
     import pyarrow as pa
 
     first = next((value for value in values if value is not None), None)
@@ -40,7 +40,7 @@ def arrow_column(values: list[Any]) -> tuple[pa.Array, bool]:
         return json_column(values), True
     if type(first) in (int, float):
         with suppress(ValueError, OverflowError):
-            column = np.array(values)  # by way of NumPy: twice as fast
+            column = np.array(values)  # via NumPy, twice as fast
             if column.dtype.kind in "if":
                 return pa.array(column), False
     with suppress(pa.ArrowException, OverflowError, UnicodeError):
@@ -70,14 +70,14 @@ def arrow_table(columns: LineColumns) -> pa.Table:
 
 
 def is_json(column: pa.Field) -> bool:
-    """Return whether a column's values are JSON text."""
+    """Return True if a column's values are JSON text."""
     return (column.metadata or {}).get(b"encoding") == b"json"
 
 
 def joined(tables: Iterable[pa.Table]) -> pa.Table:
-    """Return the rows of all tables in order; a column that one lacks is null there.
+    """Concatenate tables; missing columns are null.
 
-    Where types differ, integers become floating-point numbers, and other mixtures JSON text.
+    If types differ, integers become floats, and other mixtures JSON text.
     """
     import pyarrow as pa
 
@@ -89,7 +89,7 @@ def joined(tables: Iterable[pa.Table]) -> pa.Table:
 
 
 def joined_schema(one: pa.Schema, second: pa.Schema) -> pa.Schema:
-    """Return a schema that holds the rows of both, the columns of the first one first."""
+    """Return a schema for the rows of both, with the columns of the first one first."""
     import pyarrow as pa
 
     fields = []
@@ -107,7 +107,7 @@ def joined_schema(one: pa.Schema, second: pa.Schema) -> pa.Schema:
 
 
 def cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a table in a schema that ``joined_schema`` made of its own."""
+    """Cast a table to a schema that ``joined_schema`` made from its own."""
     import pyarrow as pa
 
     arrays = []
@@ -123,15 +123,15 @@ def cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-# Writing: a rank turns its own lines into files.
+# Writing: a rank converts its own lines to files.
 
 
 class _TableFiles:
-    """The files of one table of a rank: a further one where the schema has to change.
+    """The files of one table of a rank; a change of the schema starts a new file.
 
     Args:
-        folder: that holds them.
-        stem: of their names.
+        folder: folder of the files.
+        stem: stem of their names.
     """
 
     def __init__(self, folder: Path, stem: str) -> None:
@@ -160,7 +160,7 @@ class _TableFiles:
 
 
 def write_rank(directory: RunDirectory, rank: int) -> None:
-    """Write the Parquet files of a rank's lines, all of them; nothing changes where they are current.
+    """Write the Parquet files of all of a rank's lines, unless they are current.
 
     Raises:
         DataError: a line is damaged.
@@ -168,14 +168,14 @@ def write_rank(directory: RunDirectory, rank: int) -> None:
     """
     import filelock
 
-    with filelock.FileLock(directory.live / f"rank{rank}.parquet.lock"):  # another process may complete the run
+    with filelock.FileLock(directory.live / f"rank{rank}.parquet.lock"):  # several processes may complete the run
         if not is_current(directory, rank):
             _write_rank(directory, rank)
 
 
 def _write_rank(directory: RunDirectory, rank: int) -> None:
     note = _note(directory, rank)
-    note.unlink(missing_ok=True)  # where this is killed, lines are read
+    note.unlink(missing_ok=True)  # if this process is killed, lines are read
     source, tables = RecordFile(directory.record_file(rank)), dict[str, _TableFiles]()
     try:
         for stale_file in directory.records.glob(f"*.rank{rank}.parquet"):
@@ -194,11 +194,11 @@ def _write_rank(directory: RunDirectory, rank: int) -> None:
 
 
 def read_blocks(source: RecordFile, *, numbered: bool = False) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the unread lines of a file as Arrow tables with their names, a block at a time.
+    """Yield the unread lines of a file as Arrow tables with their names, block by block.
 
     Args:
         source: the file.
-        numbered: add the number of each row's line, in the column ``LINE_NUMBER``.
+        numbered: True to add the line number of each row, in the column ``LINE_NUMBER``.
 
     Raises:
         DataError: a line is damaged.
@@ -216,7 +216,7 @@ def _with_number(line: Line) -> Line:
 
 
 def joined_by_name(tables: Iterable[tuple[str, pa.Table]]) -> dict[str, pa.Table]:
-    """Return the rows of tables of the same name, joined."""
+    """Concatenate tables of equal names."""
     parts: dict[str, list[pa.Table]] = {}
     for name, table in tables:
         parts.setdefault(name, []).append(table)
@@ -227,19 +227,19 @@ def joined_by_name(tables: Iterable[tuple[str, pa.Table]]) -> dict[str, pa.Table
 
 
 def ranks_of(directory: RunDirectory) -> list[int]:
-    """Return the ranks with lines or with Parquet files."""
+    """Return the ranks that have lines or Parquet files."""
     return sorted({*directory.record_files(), *directory.rank_files(".json")})
 
 
 def is_current(directory: RunDirectory, rank: int) -> bool:
-    """Return whether a rank's Parquet files can be read in place of its lines."""
+    """Return True if a rank's Parquet files can be read instead of its lines."""
     return current_note(directory, rank) is not None
 
 
 def current_note(directory: RunDirectory, rank: int) -> Note | None:
-    """Return the note of a rank's Parquet files if they cover all lines, or no lines are left; else None.
+    """Return the note of a rank's Parquet files if they cover all lines, or if no lines are left; otherwise None.
 
-    A resumed run may write the files again while they are read: only those whose note is still the same are whole.
+    A resumed run may rewrite the files while they are read: they are complete only if the note is unchanged afterwards.
     """
     note, path = read_note(directory, rank), directory.record_file(rank)
     is_whole = note is not None and (not path.exists() or note["bytes"] == whole_bytes(path))
@@ -247,7 +247,7 @@ def current_note(directory: RunDirectory, rank: int) -> Note | None:
 
 
 def read_note(directory: RunDirectory, rank: int) -> Note | None:
-    """Return what a rank's Parquet files cover (``bytes`` and ``tables``); None where they are missing or damaged."""
+    """Return the note on a rank's Parquet files (``bytes`` and ``tables``); None if they are missing or damaged."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -276,7 +276,7 @@ def read_tables(
         columns: those of them that are read, as far as there are any; all where empty.
 
     Raises:
-        DataError: a line is damaged, or Parquet files are and there are no lines.
+        DataError: a line is damaged; or Parquet files are damaged, and there are no lines.
         RunStoreError: the lines are needed and cannot be read.
     """
     import pyarrow as pa
@@ -310,10 +310,10 @@ def _with_columns(table: pa.Table, columns: Collection[str]) -> pa.Table:
 
 
 def check_lines(directory: RunDirectory, rank: int) -> None:
-    """Raise if a rank's lines are missing where its Parquet files cannot be read.
+    """Raise if a rank's lines are missing.
 
     Raises:
-        DataError: they are.
+        DataError: the lines are missing.
     """
     path = directory.record_file(rank)
     if not path.exists():

@@ -1,4 +1,4 @@
-"""``lab.plot``: a picture of a graph, a run or a comparison as a plotly Figure."""
+"""``lab.plot``: draws a graph, a run or a comparison as a plotly Figure."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 
-# what is made to be compared, and draws itself
+# results that draw themselves
 STUDIES = (Comparison, GraphComparison, FollowedNode, StudyResult)
 
 
 def plot(shown: Any, *, protocol: str = "warm", x: XAxis = "steps") -> go.Figure:
-    """Draw a picture; in a notebook it shows itself as the last expression of a cell.
+    """Draw a picture; in a notebook it is displayed as the last expression of a cell.
 
     Args:
-        shown: a DynamicGraph or its statistics (edges, overlap, in-degrees and baselines over time); a run; what
-            ``lab.runs.compare`` and its likes (``lab.datasets.compare``, ``lab.studies.decay``, ...),
-            ``lab.inspect.follow_node``, ``lab.inspect.perturb``, ``lab.partition.partition`` or
-            ``lab.estimate.schedules`` give (of perturbations and partitions also several); or a figure as a plain dict.
-        protocol: of a graph, the evaluation protocol whose parts are shaded.
-        x: of a run, what the loss is drawn over: ``steps`` or ``seconds``.
+        shown: a DynamicGraph or its statistics (edges, overlap, in-degrees and baselines over time); a run; the result
+            of ``lab.runs.compare``, ``lab.datasets.compare``, ``lab.studies.decay`` and similar functions; the result
+            of ``lab.inspect.follow_node``, ``lab.inspect.perturb``, ``lab.partition.partition`` or
+            ``lab.estimate.schedules`` (several perturbations or partitions, too); or a figure as a dict.
+        protocol: for a graph, the evaluation protocol whose parts are shaded.
+        x: for a run, the axis of the loss: ``steps`` or ``seconds``.
 
     Raises:
-        ConfigError: it is nothing that has a picture, or plotly is not installed.
-        UnknownNameError: there is no such protocol.
+        ConfigError: the object has no picture, or plotly is not installed.
+        UnknownNameError: the protocol is unknown.
     """
     if protocol not in PROTOCOLS:
         raise UnknownNameError("protocol", protocol, PROTOCOLS)
@@ -70,8 +70,8 @@ def _figure(subject: Any, protocol: str, x: XAxis) -> Figure:
         return drawing
     if isinstance(subject, Partition):
         raise ConfigError(
-            "plot() got a bare Partition, which has no counts. Pass the result of lab.partition.partition(graph, "
-            "'metis', parts=4)."
+            "plot() cannot draw a bare Partition, which has no counts. Give the result of lab.partition.partition("
+            "graph, 'metis', parts=4)."
         )
     if isinstance(subject, MeasuredPartition):
         facts = PartitionFacts.read(subject.to_dict())
@@ -80,7 +80,7 @@ def _figure(subject: Any, protocol: str, x: XAxis) -> Figure:
     several = _several(subject)
     if several is not None:
         return several
-    if hasattr(subject, "live"):  # a run of a session, or one read from its folder
+    if hasattr(subject, "live"):  # a run of a session, or a stored one
         return _run(subject, x)
     if isinstance(subject, dict) and {"data", "layout"} <= set(subject):
         return subject
@@ -104,14 +104,14 @@ def _several(subject: Any) -> Figure | None:
 
 
 def _run(run: Any, x: XAxis) -> Figure:
-    """Return the charts of a run that have data: its picture, those of every run, and the others of its system."""
+    """Draw the charts of a run that have data: its picture, the common charts, and those of its system."""
     with lock_of(run):
         cards = drawn_charts(run.live, ChartOptions(x=x, whole_run=True, ended=run.status in ENDED))
     return run_sheet(cards, title=f"Run {run.id}")
 
 
 def _partitions(measured: Sequence[MeasuredPartition]) -> Figure:
-    """Draw several partitions side by side, each named by what tells it from the others."""
+    """Draw several partitions side by side, labelled by their differences."""
     facts = [PartitionFacts.read(partition.to_dict()) for partition in measured]
     names = [fact.partitioner for fact in facts]
     if len(set(names)) < len(names):

@@ -1,4 +1,4 @@
-"""Progress of a run in terminals and notebooks: a line before its first step, then a bar of epochs."""
+"""Progress of a run in terminals and notebooks: a line before its first step, then a progress bar of epochs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dtdg_lab.visualization.runs.step_time import imbalance, step_times
 
 
 class PreparationLine:
-    """A line with what a run does before its first step; it appears with the first text, and goes at the end."""
+    """A line with a run's activity before its first step; it appears with the first text."""
 
     def __init__(self) -> None:
         self._bar: Any = None
 
     def show(self, text: str) -> None:
-        """Show this text in place of the one before; an empty one ends the line."""
+        """Show a text in place of the previous one; an empty text removes the line."""
         if not text:
             self.__exit__()
             return
@@ -42,18 +42,18 @@ class PreparationLine:
 def show_progress(run: RunHandle, *, every_s: float = 0.25, **bar_options: Any) -> str:
     """Show a progress bar of epochs, with step, loss and imbalance, until the run ends; return its last status.
 
-    It only reads: interrupting it does not affect the run.
+    Interrupting it does not affect the run.
 
     Args:
-        run: a run handle, such as that of ``session.train(config)``.
-        every_s: seconds between two updates.
+        run: a run handle, such as from ``session.train(config)``.
+        every_s: seconds between updates.
         bar_options: passed to ``tqdm.auto.tqdm``, such as ``file`` or ``leave``.
     """
     with run.lock:
         epochs = run.live.config.epochs
     with tqdm(total=epochs, unit="epoch", **bar_options) as bar:
         while True:
-            status = run.status  # read before the charts, so that the last update comes after the end
+            status = run.status  # read before the tables, so that the last update is complete
             with run.lock:
                 _update(bar, run.live, status)
             if status in ENDED:

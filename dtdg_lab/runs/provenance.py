@@ -1,4 +1,4 @@
-"""Provenance of a run's numbers: protocol, purge gap and data, as named in every table of results."""
+"""Provenance of a run's results: protocol, purge gap and data, as columns of every table of results."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _PARTS = ("train", "validation", "test")
 
 
 def provenance(run: ReadableRun) -> dict[str, Any]:
-    """Return the facts that decide whether two results are comparable; see ``visualization.studies.result.MEANINGS``.
+    """Return the facts that decide if two results are comparable; see ``visualization.studies.result.MEANINGS``.
 
-    Unknown ones are None.
+    Unknown facts are None.
 
     Returns:
         ``protocol`` (a name), ``leaky`` (bool), ``purge`` (snapshots left out at each boundary), ``data`` (the first
@@ -47,10 +47,10 @@ def evaluation_summary(run: ReadableRun) -> str:
 
 
 def differences(runs: Sequence[ReadableRun]) -> list[str]:
-    """Return why results of these runs may not be comparable, a sentence each; empty for one evaluation setting.
+    """Return the reasons why results of these runs may not be comparable, a sentence each; empty if they are.
 
     Args:
-        runs: finished or active; those with unknown data are ignored when data are compared.
+        runs: finished or active runs; unknown data are ignored.
     """
     facts = [provenance(run) for run in runs]
     sentences = []
@@ -83,12 +83,12 @@ def differences(runs: Sequence[ReadableRun]) -> list[str]:
 
 
 def edge_life(config: RunConfig) -> int | None:
-    """Return the base intervals that an edge lives; None for a stored graph, which alone knows."""
+    """Return the lifetime of an edge in base intervals; None for a stored graph, where only the graph has it."""
     return None if config.dataset.startswith(catalogue.STORED) else config["edge_life"]
 
 
 def _purge(run: ReadableRun) -> int | None:
-    """Return the gap from the run's own event, else from protocol and edge life."""
+    """Return the gap from the run's own event, or else from protocol and edge life."""
     with reading(run.directory.records):
         parts = _parts_event(run)
         if parts is not None:
@@ -104,7 +104,7 @@ def _parts_event(run: ReadableRun) -> dict[str, Any] | None:
     if not run.directory.record_file(0).is_file():
         return next((event["data"] for event in run.events if event["kind"] == "parts"), None)
     for table, row in run.tables.rows(0):
-        if table == "steps":  # the event comes before the first of them
+        if table == "steps":  # the event precedes the first step
             return None
         if table == "events" and row["kind"] == "parts":
             return dict(row["data"])

@@ -27,18 +27,18 @@ class RecordWriter:
     """Appends rows of the record tables to one rank's file, off the training thread.
 
     ``row`` only queues. Every ``flush_s`` seconds a daemon thread writes one JSON line per table (format in
-    ``config/record_tables.py``) with a single append: what was flushed survives ``kill -9``. Line
-    numbers (``seq``) continue where the file ended, and a line truncated by a kill is removed first. JSON has no NaN:
-    such a value is written as null, and an event ``not_finite`` keeps the fact.
+    ``config/record_tables.py``) with a single append: flushed rows survive ``kill -9``. Line numbers (``seq``) continue
+    at the end of the file, after removing a line truncated by a kill. JSON has no NaN: such a value is written as null,
+    and an event ``not_finite`` records it.
 
     Args:
-        path: the file, created if missing.
+        path: path of the file, created if missing.
         rank: the rank that writes.
         attempt: number of the attempt, from 1.
         flush_s: seconds between two writes.
         sink: receives the bytes of each write (whole lines), for the live channel; it must not block. If it raises,
-            it is not called again and an event ``sink_lost`` keeps the reason; writing the file continues.
-        tables: columns of each table; more may be added to those of ``config/record_tables.py``.
+            it is not called again, and an event ``sink_lost`` records the reason; writing the file continues.
+        tables: columns of each table; may have more tables than ``config/record_tables.py``.
 
     Raises:
         RunStoreError: the file cannot be opened.
@@ -77,11 +77,11 @@ class RecordWriter:
         self._thread.start()
 
     def row(self, table: str, values: Row) -> None:
-        """Queue one row; about a tenth of a microsecond, never blocks.
+        """Queue one row in about a tenth of a microsecond, without blocking.
 
         Raises:
-            UnknownNameError: there is no such table.
-            ConfigError: the row does not have one value per column.
+            UnknownNameError: the table is unknown.
+            ConfigError: the number of values differs from the number of columns.
         """
         if self._widths.get(table) != len(values):
             self._refuse(table, values)
@@ -91,7 +91,7 @@ class RecordWriter:
         """Raise an error of the background thread; the training loop calls it every step.
 
         Raises:
-            RunStoreError: rows could not be written, so further training would be unrecorded.
+            RunStoreError: rows could not be written, so further training would not be recorded.
         """
         if self._failure is not None:
             raise self._failure
@@ -100,13 +100,13 @@ class RecordWriter:
         """Write all rows queued so far before returning.
 
         Raises:
-            RunStoreError: they could not be written.
+            RunStoreError: the rows could not be written.
         """
         self._write_queued()
         self.check()
 
     def reached(self, step: int, ranks: Iterable[int]) -> bool:
-        """Return whether each of these ranks has recorded that step, or a later one, in this attempt.
+        """Return True if each of these ranks has recorded the step, or a later one, in this attempt.
 
         Raises:
             RunStoreError: a file cannot be read.
@@ -115,7 +115,7 @@ class RecordWriter:
             file = record_file(self.path.parent, rank)
             try:
                 newest = last_step(file, attempt=self.attempt)
-            except (FileNotFoundError, DataError):  # a damaged line is an error where the run is read
+            except (FileNotFoundError, DataError):  # reading the run reports a damaged line
                 return False
             except OSError as error:
                 raise store_error("read", file, error) from error
@@ -124,7 +124,7 @@ class RecordWriter:
         return True
 
     def close(self) -> None:
-        """Write what is queued, stop the thread and close the file; a second call has no effect.
+        """Write all queued rows, stop the thread and close the file; idempotent.
 
         Raises:
             RunStoreError: rows could not be written.
@@ -162,25 +162,25 @@ class RecordWriter:
             try:
                 block = self._lines(self._take())
                 rest = memoryview(block)
-                while rest:  # the operating system may accept only a part at a time
+                while rest:  # the operating system may accept only a part at once
                     rest = rest[os.write(self._file, rest) :]
             except OSError as error:
                 self._failure = store_error("record to", self.path, error)
                 self._failure.__cause__ = error
                 return
-            except Exception as error:  # kept for check(): a dead thread would leave the run unrecorded
-                self._failure = RunStoreError(f"cannot record to {self.path}: {error!r}. Rows hold only JSON values.")
+            except Exception as error:  # kept for check(), since a dead thread would leave the run unrecorded
+                self._failure = RunStoreError(f"cannot record to {self.path}: {error!r}. Rows must have JSON values.")
                 self._failure.__cause__ = error
                 return
             if self._sink is not None:
                 try:
                     self._sink(block)
-                except Exception as error:  # the live view is lossy by design; the file records that it ended and why
+                except Exception as error:  # live charts may lose rows; the file records the end and its reason
                     self._sink = None
                     self._queue.append(("events", self._event("sink_lost", {"reason": repr(error)})))
 
     def _take(self) -> dict[str, list[Row]]:
-        """Return rows queued so far by table; deque operations are atomic, so training may continue to append."""
+        """Return the queued rows by table; deque operations are atomic, so training may continue to append."""
         rows: dict[str, list[Row]] = {}
         for _ in range(len(self._queue)):
             table, values = self._queue.popleft()
@@ -188,12 +188,12 @@ class RecordWriter:
         return rows
 
     def _lines(self, rows: dict[str, list[Row]]) -> bytes:
-        """Return one line per table, and one of events for values JSON cannot hold."""
+        """Return one line per table, and one of events for values that JSON lacks."""
         lines, lost = [], {}
         for table, values in rows.items():
             try:
                 text = _encode(values)
-            except ValueError:  # a NaN or an infinity; located only then, since it is rare
+            except ValueError:  # a NaN or an infinity; located only now, since it is rare
                 lost.update(_not_finite(table, self._tables[table], values))
                 text = _encode(finite(values))
             lines.append(self._line(table, text))
@@ -217,14 +217,14 @@ def _encode(rows: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return NumPy scalars and arrays as Python's; refuse anything else, as json does."""
+    """Return NumPy scalars and arrays as Python values; raise for anything else, as json does."""
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"a {type(value).__name__} cannot be recorded")
 
 
 def _not_finite(table: str, columns: tuple[str, ...], rows: list[Row]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return (table, column) -> the first value that JSON cannot hold, its step, and the count of such values."""
+    """Return (table, column) -> the first value that JSON lacks, its step, and the number of such values."""
     failures: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
         values = dict(zip(columns, row, strict=True))
@@ -239,7 +239,7 @@ def _not_finite(table: str, columns: tuple[str, ...], rows: list[Row]) -> dict[t
 
 
 def _open_at_end(path: Path) -> tuple[int, int]:
-    """Open for appending; returns the descriptor and the number of the next line."""
+    """Open a file for appending; return the descriptor and the number of the next line."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -247,7 +247,7 @@ def _open_at_end(path: Path) -> tuple[int, int]:
         size = os.fstat(file).st_size
         whole_bytes = last_newline(file, size) + 1
         if whole_bytes < size and not _is_line(os.pread(file, size - whole_bytes, whole_bytes)):
-            os.ftruncate(file, whole_bytes)  # a line truncated by a kill: its rows are lost in any case
+            os.ftruncate(file, whole_bytes)  # drop a line truncated by a kill
         elif whole_bytes < size:
             os.write(file, b"\n")
             whole_bytes = size + 1

@@ -13,10 +13,10 @@ from dtdg_lab.runs.json_files import RESTORE, read_object, write_json
 
 
 def read_extensions(folder: Path) -> tuple[Extension, ...]:
-    """Return the descriptions of registered code in a folder; none where it has no such file.
+    """Return the descriptions of registered code in a folder; empty without a file.
 
     Raises:
-        RunStoreError: the file cannot be read, is damaged, or of a newer version.
+        RunStoreError: the file is unreadable, damaged, or of a newer version.
     """
     file = folder / extensions.FILE
     if not file.is_file():
@@ -29,10 +29,10 @@ def read_extensions(folder: Path) -> tuple[Extension, ...]:
 
 
 def learn_extensions(folder: Path) -> None:
-    """Let configs of this process name the registered code that a folder describes.
+    """Add the registered code that a folder describes, so that configs can name it.
 
     Raises:
-        RunStoreError: the description cannot be read, is damaged, or of a newer version.
+        RunStoreError: the description is unreadable, damaged, or of a newer version.
     """
     try:
         extensions.add_absent(read_extensions(folder))
@@ -43,35 +43,35 @@ def learn_extensions(folder: Path) -> None:
 
 
 def check_same_code(what: str, folder: Path, *configs: RunConfig, texts: Collection[str] = (), remedy: str) -> None:
-    """Refuse to continue with registered code that has changed since a folder described it.
+    """Raise if registered code has changed since a folder described it.
 
     Args:
-        what: is continued, such as ``study 'rates'``.
-        folder: of the run, race or study.
+        what: what would continue, such as ``study 'rates'``.
+        folder: folder of the run, race or study.
         configs: settings to continue with.
         texts: values of settings; some may name registered code.
-        remedy: what to do instead of registering the former code, as an infinitive without ``to``.
+        remedy: alternative to registering the former code, as an imperative.
 
     Raises:
         ConfigError: some code that the settings use has changed.
-        RunStoreError: the description cannot be read, is damaged, or of a newer version.
+        RunStoreError: the description is unreadable, damaged, or of a newer version.
     """
     present = extensions.extensions_of(*configs, texts=texts)
     if changes := extensions.code_changes(read_extensions(folder), present):
         raise ConfigError(
-            f"{what} cannot be continued: {'; '.join(changes)}. Register the code as it was (where it is of a notebook "
-            f"cell, its source is in {extensions.FILE} in the folder {folder.name}), or {remedy}."
+            f"{what} cannot be continued: {'; '.join(changes)}. Register the former code (the source of a cell "
+            f"is in {extensions.FILE} in the folder {folder.name}), or {remedy}."
         )
 
 
 def add_extensions(folder: Path, *configs: RunConfig, texts: Collection[str] = (), begin: Path | None = None) -> None:
-    """Describe in a folder the registered code that runs of these settings use, in place of older descriptions.
+    """Describe the registered code of runs with these settings in a folder, replacing older descriptions.
 
     Args:
-        folder: of a run, race or study; without registered code, nothing is written.
+        folder: folder of a run, race or study; without registered code, nothing is written.
         configs: the settings.
         texts: values of settings; some may name registered code.
-        begin: folder of another run, whose descriptions are kept too.
+        begin: folder of another run, whose descriptions are also kept.
 
     Raises:
         RunStoreError: the file cannot be written, or an older one cannot be read.

@@ -30,11 +30,11 @@ TRAIN_STEP = "train-step"
 class StoredRun:
     """A run read from its folder, in its current state; it may still be active.
 
-    Reading changes nothing in the folder. Files that are damaged, or of a newer version, raise DataError or
-    RunStoreError with the file's name when they are read; the rest stays readable.
+    Reading changes nothing in the folder. Damaged files, or files of a newer version, raise DataError or RunStoreError
+    with the file's name when they are read; the rest stays readable.
 
     Attributes:
-        keeper: object that keeps the folder alive while it is read, such as the race of a temporary folder.
+        keeper: object that keeps the folder alive, such as the race of a temporary folder.
     """
 
     keeper: object = None
@@ -58,16 +58,16 @@ class StoredRun:
 
     @property
     def status(self) -> str:
-        """``starting running paused stopping finished stopped failed``, or ``interrupted``.
+        """The state: starting, running, paused, stopping, finished, stopped, failed or interrupted.
 
-        Interrupted is a run that SIGTERM or SIGUSR1 ended, or that has not ended and has no process left: all were
+        A run is interrupted if SIGTERM or SIGUSR1 ended it, or if it has not ended and no process is left: all were
         killed, or the machine was switched off. ``reason`` names the signal and the step.
         """
         return str(self.directory.status()["state"])
 
     @property
     def reason(self) -> str:
-        """Why the run is in that state; empty in the usual case."""
+        """The explanation of an unusual state; empty otherwise."""
         return str(self.directory.status()["reason"])
 
     @property

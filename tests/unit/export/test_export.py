@@ -496,7 +496,7 @@ def test_what_is_none_of_ours_is_told_apart_and_left_alone(steered: StoredRun, t
 
 
 def test_a_report_says_where_its_run_is(steered: StoredRun) -> None:
-    with pytest.raises(RunStoreError, match="it is the report of a run"):
+    with pytest.raises(RunStoreError, match="it is a run's report"):
         open_run(steered.directory.report_file)
 
 

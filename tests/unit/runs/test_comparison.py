@@ -37,7 +37,7 @@ def test_equal_runs_are_told_apart_by_name(tmp_path: Path) -> None:
     assert [trace.get("name") for trace in found.figure["data"]][:2] == ["PSG", "PSG (2)"] == [*found.labels]
     with pytest.raises(ConfigError, match="got no run"):
         compare([])
-    with pytest.raises(ConfigError, match="as one list"):
+    with pytest.raises(ConfigError, match="as a list"):
         compare("runs/a", "runs/b")
     with pytest.raises(RunStoreError, match="is not a run"):
         compare([tmp_path])

@@ -102,7 +102,7 @@ def test_status_is_never_torn(tmp_path: Path) -> None:
 
 def test_status_refuses_states_that_do_not_exist(tmp_path: Path) -> None:
     run = RunDirectory.create(CONFIG, root=tmp_path)
-    with pytest.raises(ConfigError, match="allowed starting, running"):
+    with pytest.raises(ConfigError, match="choose one of starting, running"):
         run.write_status("runing")
     assert run.status()["state"] == "starting"
 

@@ -49,7 +49,7 @@ def test_a_torn_last_line_is_left_out_and_damage_in_the_middle_is_named(tmp_path
     with pytest.raises(DataError, match=r"line 2 of .*rank0\.jsonl is damaged"):
         list(read_lines(path))
     path.write_text(good + line("memory", ["step"], [[1, 2]]))
-    with pytest.raises(DataError, match="do not fit its columns"):
+    with pytest.raises(DataError, match="do not match its columns"):
         list(read_lines(path))
 
 

@@ -1,1 +1,1 @@
-"""Paper cards: one page on each system of the catalogue."""
+"""System cards: one page about each system of the catalogue."""

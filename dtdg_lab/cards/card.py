@@ -1,4 +1,4 @@
-"""``lab.card``: one page about a system: idea, formulas, code locations, and reported and measured results."""
+"""``lab.card``: one page about a system, with its idea, formulas, code, and reported and measured results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from dtdg_lab.visualization.sheet import STUDY_HEIGHT, sheet
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-# The texts of all cards: a Markdown file for each system, after TOML with its paper, code and settings.
+# The texts of all cards: one Markdown file per system, after a TOML header with its paper, code and settings.
 
 
 _HERE = Path(__file__).resolve().parent
@@ -44,11 +44,12 @@ class CardText(NamedTuple):
     """The text of one system's card.
 
     Attributes:
-        system: its name in the catalogue.
-        paper: name, reference, protocol and main system of the paper that describes it, or uses it as a baseline.
-        sections: Markdown by heading; formulas stand between double dollar signs.
-        code: further code locations, beside the catalogue's, as ``module:name``.
-        settings: of the cell that runs it.
+                    system: the system's name in the catalogue.
+                    paper: name, reference, protocol and main system of the paper that describes it or uses it as a
+                        baseline.
+                    sections: heading -> Markdown, with formulas between double dollar signs.
+                    code: further places in the code, besides those in the catalogue, as ``module:name``.
+                    settings: settings of the cell that trains it.
     """
 
     system: str
@@ -72,32 +73,32 @@ def _read(file: Path) -> CardText:
 PAPERS: Mapping[str, Mapping[str, Any]] = tomllib.loads((_HERE / "papers.toml").read_text(encoding="utf-8"))
 _TEXTS = {file.stem: _read(file) for file in (_HERE / "texts").glob("*.md")}
 TEXTS: Mapping[str, CardText] = {name: _TEXTS[name] for name in catalogue.names("systems") if name in _TEXTS}
-# names of papers, and the main system of each
+# the main system of each paper, by the paper's names
 MAIN: Mapping[str, str] = {
     name: paper["main"] for paper in PAPERS.values() for name in (paper["name"].lower(), *paper.get("aliases", ()))
 }
 
 
-# How to run a system: a cell as text, and its settings.
+# How to train a system: the code of a notebook cell, and its settings.
 
 
 EPOCHS = 5
 
 
 def card_config(text: CardText) -> RunConfig:
-    """Return the settings of the cell: small, on one rank if possible.
+    """Return the settings of the cell: a small run, on one rank if possible.
 
     Args:
-        text: of the card.
+                    text: the card's text.
     """
     return RunConfig(**_settings(text))
 
 
 def run_cell(text: CardText) -> str:
-    """Return a cell that trains the system and draws the run, on a session if it needs several ranks.
+    """Return code that trains the system and plots the run, in a session if it needs several ranks.
 
     Args:
-        text: of the card.
+                    text: the card's text.
     """
     settings = _settings(text)
     arguments = ", ".join(f"{name}={value!r}" for name, value in settings.items())
@@ -118,24 +119,24 @@ def _settings(text: CardText) -> dict[str, Any]:
     return {"system": text.system, "dataset": "growing", "ranks": 1, **text.settings, "epochs": EPOCHS}
 
 
-# Location of a system in our code: file and line of the catalogue's targets, found without importing them.
+# Where a system is in our code: the file and line of each target of the catalogue, found without importing it.
 
 
-_ROOT = _HERE.parents[1]  # the package's parent folder
+_ROOT = _HERE.parents[1]  # the folder that contains the package
 _END = r"(?:\n\s*\n|\n\s*(?:Args|Raises|Returns|Attributes):|$)"
 _DIFFERS = re.compile(r"Differs from the papers?[:,] ?(.*?)" + _END, re.S)
 _BEGINS = (("it ", "The paper "), ("its ", "The paper's "), ("they ", "The papers "))
 
 
 class CodePlace(NamedTuple):
-    """A class or function.
+    """The place of a class or function in the code.
 
     Attributes:
-        role: section of the catalogue, or ``also``.
-        name: in the catalogue, or in its module.
-        file: relative to the root of the repository, with ``/``.
-        line: first line, counted from 1.
-        summary: one sentence.
+                    role: its section of the catalogue, or ``also``.
+                    name: its name in the catalogue, or in its module.
+                    file: its file, relative to the root of the repository, with ``/``.
+                    line: its first line, counted from 1.
+                    summary: one sentence about it.
     """
 
     role: str
@@ -146,12 +147,12 @@ class CodePlace(NamedTuple):
 
     @property
     def link(self) -> str:
-        """Path from the root of the repository, as on GitHub."""
+        """The path from the root of the repository, with the line, as GitHub writes it."""
         return f"{self.file}#L{self.line}"
 
 
 class Difference(NamedTuple):
-    """The difference from its paper that a docstring states; ``file`` and ``line`` locate the described object."""
+    """A difference from the paper that a docstring states; ``file`` and ``line`` say where."""
 
     file: str
     line: int
@@ -159,14 +160,14 @@ class Difference(NamedTuple):
 
 
 def code_places(system: catalogue.System, further: tuple[str, ...] = ()) -> list[CodePlace]:
-    """Return the components of the system in the catalogue, then further code worth reading.
+    """Return the places of the system's components in the catalogue, then of further code worth reading.
 
     Args:
-        system: of the catalogue.
-        further: targets as text, ``module:name``, or a module alone.
+                    system: an entry of the catalogue.
+                    further: targets written as ``module:name``, or as a module alone.
 
     Raises:
-        ConfigError: a file is missing, or does not define the name.
+                    ConfigError: a file is missing, or does not define the name.
     """
     entries = [catalogue.entry(room, name) for room, name in system.parts.items()]
     places = [_place(entry.target, entry.kind, entry.name, entry.summary) for entry in entries]
@@ -174,7 +175,7 @@ def code_places(system: catalogue.System, further: tuple[str, ...] = ()) -> list
 
 
 def differences(places: list[CodePlace]) -> list[Difference]:
-    """Return the differences from the papers that docstrings of these files state, each once."""
+    """Return the differences from the papers that docstrings in these files state, each once."""
     stated = [difference for file in dict.fromkeys(code.file for code in places) for difference in _to_dict(file)]
     return list({difference.text: difference for difference in stated}.values())
 
@@ -187,7 +188,9 @@ def _place(target: str, role: str, name: str, summary: str) -> CodePlace:
     if attribute:
         defined = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
         if attribute not in defined:
-            raise ConfigError(f"{file} defines no {attribute!r}: a card or the catalogue names it. Correct the name.")
+            raise ConfigError(
+                f"{file} does not define {attribute!r}, which a card or the catalogue names. Correct the name there."
+            )
         node = defined[attribute]
     line = getattr(node, "lineno", 1)
     return CodePlace(role, name or attribute or Path(file).stem, file, line, summary or _first_sentence(node))
@@ -197,7 +200,7 @@ def _place(target: str, role: str, name: str, summary: str) -> CodePlace:
 def _tree(file: str) -> ast.Module:
     path = _ROOT / file
     if not path.is_file():
-        raise ConfigError(f"{file} is missing: a card or the catalogue names it. Correct the name.")
+        raise ConfigError(f"{file} is missing, but a card or the catalogue names it. Correct the name there.")
     return parsed(path.read_text(encoding="utf-8"))
 
 
@@ -206,7 +209,7 @@ def _first_sentence(node: ast.AST) -> str:
     return " ".join((text or "").split("\n\n")[0].replace("``", "").split())
 
 
-def _to_dict(file: str) -> Iterator[Difference]:
+def _stated_in(file: str) -> Iterator[Difference]:
     for node in ast.walk(_tree(file)):
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             continue
@@ -217,28 +220,29 @@ def _to_dict(file: str) -> Iterator[Difference]:
 
 
 def _as_sentence(text: str) -> str:
-    """Return the text after *Differs from the paper:*, if it forms its own paragraph."""
+    """Return the text that follows *Differs from the paper:* as a sentence of its own."""
     for word, instead in _BEGINS:
         if text.startswith(word):
             return instead + text[len(word) :]
     return text[0].upper() + text[1:]
 
 
-# The card as Markdown, which notebooks show with MathJax, and as HTML made of it.
+# The card as Markdown, which notebooks show with MathJax, and the HTML rendered from it.
 
 
 _SPECIAL = re.compile(r"[\\`*\[\]<|$]|(?<![^\W_])_|_(?![^\W_])")
 
 
 def card_markdown(system: catalogue.System, text: CardText, *, root: str | None = "", options: bool = True) -> str:
-    """Return the whole card but its pictures.
+    """Return the whole card except its pictures.
 
     Args:
-        system: of the catalogue.
-        text: of the card.
-        root: prefix of links into the code, such as ``../``: they are relative to the repository; None for no
-            links, on a page without files beside it.
-        options: whether to list the options that the system reads.
+                    system: an entry of the catalogue.
+                    text: the card's text.
+                    root: what to put before links into the code, which are relative to the repository, such as ``../``.
+                        None
+                                    makes no links, for a page that is not next to the repository's files.
+                    options: whether to list the options that the system reads.
     """
     from markupsafe import Markup
 
@@ -247,7 +251,7 @@ def card_markdown(system: catalogue.System, text: CardText, *, root: str | None 
         return named if root is None else Markup(f"[{_escaped(named)}]({root}{location.file}#L{location.line})")
 
     places = code_places(system, text.code)
-    # those of congestion patterns only if these are part of the idea
+    # differences of congestion patterns are shown only if congestion is part of the system's idea
     remote = system.parts["parallel"] == "remote_feature"
     template = _markdown_templates().get_template("cards/templates/card.md.jinja")
     return template.render(
@@ -264,7 +268,7 @@ def card_markdown(system: catalogue.System, text: CardText, *, root: str | None 
 
 @cache
 def _markdown_templates() -> Any:
-    """Templates of Markdown, in which everything but trusted Markdown is escaped."""
+    """Return templates of Markdown, in which all values except trusted Markdown are escaped."""
     return templates().overlay(autoescape=False, finalize=_escaped)
 
 
@@ -284,7 +288,7 @@ def _options(system: catalogue.System, text: CardText) -> list[tuple[str, str, s
 
 
 def card_html(markdown: str) -> str:
-    """Render a card's Markdown as one element with its style; formulas stay TeX."""
+    """Render a card's Markdown as one HTML element with its style; formulas stay as TeX."""
     style = (_HERE / "templates" / "card.css").read_text(encoding="utf-8")
     return f"<div class='dtdg-card'><style>{style}</style>{_parser().render(markdown)}</div>"
 
@@ -295,7 +299,7 @@ def _parser() -> MarkdownIt:
     from mdit_py_plugins.dollarmath import dollarmath_plugin
 
     def formula(tex: str, _: Any) -> str:
-        # MathJax draws an image without a name: screen readers get the TeX instead
+        # MathJax draws formulas as images without a label, so screen readers get the TeX instead
         hidden = f"<span aria-hidden='true'>$${escape(tex, quote=False)}$$</span>"
         return f"<span role='math' aria-label='{escape(tex.strip())}'>{hidden}</span>"
 
@@ -304,7 +308,7 @@ def _parser() -> MarkdownIt:
 
 @cache
 def katex_js() -> str | None:
-    """Return the source of KaTeX, which Panel brings along; None if CaptionedFigure is not installed."""
+    """Return the source of KaTeX, which is included in Panel; None if Panel is not installed."""
     panel = find_spec("panel")
     folder = Path(str(panel.origin)).parent / "dist" / "bundled" / "katex" if panel else _HERE
     file = next(folder.glob("katex@*/dist/katex.min.js"), None)
@@ -312,17 +316,17 @@ def katex_js() -> str | None:
 
 
 def card(name: str, *, run: Any = None) -> Card:
-    """Return a page about a system of the catalogue; it renders in a notebook, and prints as text elsewhere.
+    """Return a page about a system of the catalogue. A notebook renders it; elsewhere it prints as text.
 
     Args:
-        name: of the system, or of a paper, which selects its main system (``esdg``, ``dynahb``, ``dygnex``,
-            ``flaredtdg``,
-            ``greendygnn``).
-        run: of this system, whose charts replace those of a small graph: a run, or its folder.
+                    name: a system, or a paper (``esdg``, ``dynahb``, ``dygnex``, ``flaredtdg``, ``greendygnn``), which
+                        selects
+                                    the paper's main system.
+                    run: a run of this system, or its folder; its charts are shown instead of those of a small graph.
 
     Raises:
-        UnknownNameError: there is no such system or paper; the closest match is named.
-        ConfigError: the run is of another system, or has recorded nothing yet.
+                    UnknownNameError: there is no such system or paper; the message names the closest match.
+                    ConfigError: the run trained another system, or has recorded nothing yet.
     """
     key = name.strip().lower() if isinstance(name, str) else name
     system = MAIN.get(key, key) if isinstance(key, str) else key
@@ -330,19 +334,19 @@ def card(name: str, *, run: Any = None) -> Card:
         raise UnknownNameError("card", name, {*TEXTS, *MAIN})
     opened = open_run(run) if isinstance(run, str | Path) else run
     if opened is not None and not hasattr(opened, "live"):
-        raise ConfigError(f"run={shortened(run)}: give a run or its folder.")
+        raise ConfigError(f"run={shortened(run)} is not a run. Give a run or its folder.")
     return Card(system, opened)
 
 
 class Card:
-    """A page about a system: see :func:`card`.
+    """A page about a system (see :func:`card`).
 
     Args:
-        name: of the system.
-        run: whose charts are shown; None for those of a small graph.
+                    name: the system's name.
+                    run: the run whose charts are shown; None for charts of a small graph.
 
     Raises:
-        ConfigError: as of :func:`card`.
+                    ConfigError: the run trained another system, or has recorded nothing yet.
     """
 
     def __init__(self, name: str, run: Any = None) -> None:
@@ -369,21 +373,21 @@ class Card:
 
     @property
     def note(self) -> str:
-        """The source of the pictures."""
+        """A sentence that says where the pictures come from."""
         if self.run is not None:
-            return f"Of run {self.run.id}."
+            return f"Pictures of run {self.run.id}."
         if self._lacks:
             return f"No pictures: {self._lacks}"
         if not self.pictures:
-            return f"No pictures: the family of {self.system.name!r} draws none. Give a run of it: card(..., run=run)."
+            return f"{self.system.name!r} has pictures only of a run. Show them with card(..., run=run)."
         return str(catalogue.family(self.system.family).pictures_note)
 
     @property
     def figure(self) -> Figure:
-        """All pictures in one, for ``lab.plot``.
+        """All pictures in one figure, for ``lab.plot``.
 
         Raises:
-            ConfigError: there is none: a library is missing, or the family draws none.
+                        ConfigError: there are no pictures, since a library is missing or the system's family has none.
         """
         if not self.pictures:
             raise ConfigError(self.note)
@@ -391,35 +395,36 @@ class Card:
 
     @property
     def code(self) -> list[CodePlace]:
-        """Its location in our code."""
+        """The places of the system in our code."""
         return code_places(self.system, self.text.code)
 
     @property
     def cell(self) -> str:
-        """A cell that runs it."""
+        """The code of a cell that trains the system."""
         return run_cell(self.text)
 
     def html(self, root: str | None = "") -> str:
-        """Render the card without pictures as an HTML element, whose formulas are TeX.
+        """Render the card without pictures as an HTML element whose formulas are TeX.
 
         Args:
-            root: prefix of links into the code; they are relative to the repository; None for no links.
+                        root: what to put before links into the code, which are relative to the repository; None makes
+                            no links.
         """
         return card_html(card_markdown(self.system, self.text, root=root))
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the card with its pictures as a self-contained page.
+        """Write the card with its pictures as a page that needs no other files.
 
         Args:
-            path: of the file.
-            overwrite: whether an existing file may be overwritten.
+                        path: the file to write.
+                        overwrite: whether an existing file may be overwritten.
 
         Raises:
-            RunStoreError: it cannot be written, or exists already.
+                        RunStoreError: the file cannot be written, or exists already.
         """
         file = Path(path)
         if file.exists() and not overwrite:
-            raise RunStoreError(f"{file} exists already: give another name, or overwrite=True to overwrite it.")
+            raise RunStoreError(f"{file} exists already. Give another name, or overwrite=True to overwrite it.")
         pictures = {f"{self.system.name}-{number}": panel for number, panel in enumerate(self.pictures)}
         return write_text(
             file,
@@ -439,10 +444,10 @@ class Card:
         return card_markdown(self.system, self.text, root=_way_to_repository())
 
     def _ipython_display_(self) -> None:
-        """Return the text, whose formulas a notebook shows with MathJax, and the pictures below it."""
+        """Display the text, whose formulas a notebook shows with MathJax, and the pictures below it."""
         from IPython.display import display
 
-        pictures, note = self.pictures, _escaped(self.note)  # the first decides on the second
+        pictures, note = self.pictures, _escaped(self.note)  # in this order: the note depends on the pictures
         text = f"{self._repr_markdown_()}\n## Pictures\n\n{note}\n"
         display({"text/markdown": text, "text/plain": repr(self)}, raw=True)
         if pictures:
@@ -450,7 +455,7 @@ class Card:
 
 
 def _way_to_repository() -> str | None:
-    """Path from the notebook's folder to the repository, such as ``../`` in a lesson; None where it is in none."""
+    """Return the path from the notebook's folder to the repository, such as ``../``; None if it is not in one."""
     if (_ROOT / "pyproject.toml").is_file():
         for up, folder in enumerate((Path.cwd(), *Path.cwd().parents)):
             if folder == _ROOT:
@@ -458,52 +463,52 @@ def _way_to_repository() -> str | None:
     return None
 
 
-# The pictures of a system's card: computed by our planners from a small synthetic graph, or taken from a run.
+# The pictures of a system's card: computed by our planners for a small synthetic graph, or taken from a run.
 
 
-MOST = 4  # charts of a run
+MOST = 4  # maximum number of a run's charts on a card
 SMALL: Mapping[str, Any] = MappingProxyType(
     {"generated_nodes": 240, "generated_edges": 1600, "generated_snapshots": 24, "growth": 6.0}
 )
 
 
 def drawn_pictures(system: catalogue.System) -> list[CaptionedFigure]:
-    """One to four charts with their captions, computed now from the small graph.
+    """Return one to four charts with their captions, computed now for the small graph.
 
     Args:
-        system: of the catalogue.
+                    system: an entry of the catalogue.
     """
     pictures: list[CaptionedFigure] = catalogue.family(system.family).pictures(system, small_graph())
     return pictures
 
 
 def run_cards(system: catalogue.System, run: Any) -> dict[Chart, CaptionedFigure]:
-    """Return the charts of a run of the system as cards that have their words beside the plot, in order.
+    """Return the charts of a run of the system in order, without captions inside the plots.
 
     Args:
-        system: of the catalogue.
-        run: with ``config`` and ``live``, such as that of ``lab.runs.open``.
+                    system: an entry of the catalogue.
+                    run: an object with ``config`` and ``live``, such as the result of ``lab.runs.open``.
 
     Raises:
-        ConfigError: the run is of another system, or has recorded nothing that can be drawn yet.
+                    ConfigError: the run trained another system, or has recorded nothing to draw yet.
     """
     if run.config.system != system.name:
         raise ConfigError(
-            f"run {run.id} trained system {run.config.system!r}, and this is the card of {system.name!r}: "
-            f"card({run.config.system!r}, run=...) draws it."
+            f"run {run.id} trained system {run.config.system!r}, but this is the card of {system.name!r}. Show the "
+            f"run with card({run.config.system!r}, run=...)."
         )
     cards = drawn_charts(run.live, ChartOptions(whole_run=True))
     if not cards:
-        raise ConfigError(f"run {run.id} has recorded nothing that can be drawn: wait for its first epoch.")
+        raise ConfigError(f"run {run.id} has recorded nothing to draw yet. Wait for its first epoch.")
     return cards
 
 
 @lru_cache(maxsize=1)
 def small_graph() -> DynamicGraph:
-    """Return a graph of 240 nodes whose 24 snapshots grow sixfold, from seed 0."""
+    """Return a graph with 240 nodes whose 24 snapshots grow sixfold, made from seed 0."""
     return load_dataset("growing", **SMALL)
 
 
 def _shows(figure: Figure) -> bool:
-    """Return whether it contains anything but a note."""
+    """Return whether the figure contains anything besides a note."""
     return any(value is not None for trace in figure["data"] for value in trace.get("x") or ())

@@ -1,1 +1,1 @@
-"""Exports of runs and races: a page, tables, TensorBoard events, a timeline, a script, a notebook."""
+"""Exports of runs and races as a page, tables, TensorBoard events, a timeline, a script or a notebook."""

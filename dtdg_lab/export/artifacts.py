@@ -1,4 +1,4 @@
-"""Exported files of a run: page, tables, script and notebook."""
+"""The files of an exported run: page, tables, script and notebook."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from dtdg_lab.runs.packed_run import MADE_BY, PackedRun, pack, zip_of
 from dtdg_lab.runs.report import changed_settings, report_page
 from dtdg_lab.runs.stored_run import StoredRun
 
-# Repeating a run: trained again if its settings determine it, replayed if timing or live changes mattered.
+# How to repeat a run: train it again if its settings determine it; replay it if timing or live changes mattered.
 
 
 _DECIDED = ("settings", "control_received", "paused", "resumed")  # kinds of events that settings do not determine
-_DECIDING = ("rounds", "decisions")  # tables of such decisions
+_DECIDING = ("rounds", "decisions")  # tables of decisions that settings do not determine
 _BULKY = ("phases", "energy", "phase_energy", "memory", "links", "exchanges", "transfers", "fetches", "resolved")
 _SCORES = ("train_loss", "validation_loss", "test_loss")
-_FORKED = "forked"  # entry of the environment of such a run
-_GRAPH = "graph:"  # prefix of the names of a user's own graphs
+_FORKED = "forked"  # entry in the environment of a run that started from another run's checkpoint
+_GRAPH = "graph:"  # prefix of the names of graphs that users stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,15 @@ class Again:
     """The content of a script or notebook that repeats a run.
 
     Attributes:
-        run: its name.
-        config: the settings at its start.
-        packed: its records as base64, for ``lab.runs.replay``; empty if the settings determine the run, and for a fork.
-        forked: whether it started from a checkpoint of another run, which is in its folder.
-        changes: changes during training, a line each.
-        scores: its losses, by name.
-        extensions: descriptions of the registered code that it uses.
+                    run: the run's name.
+                    config: the settings at its start.
+                    packed: its records as base64, which ``lab.runs.replay`` reads; empty for a fork, or if the settings
+                        determine
+                                    the run.
+                    forked: whether it started from a checkpoint of another run; the checkpoint is in its folder.
+                    changes: the changes during training, a line each.
+                    scores: its losses by name.
+                    extensions: descriptions of the registered code that it uses.
     """
 
     run: str
@@ -64,12 +66,12 @@ class Again:
 
     @property
     def register(self) -> str:
-        """Statements that register the code that it uses; empty where it uses none."""
+        """Statements that register the code that the run uses; empty if it uses none."""
         return register_statements(self.extensions)
 
     @property
     def marked(self) -> dict[str, Any]:
-        """Entries of a script or notebook that ``lab.open`` reads back."""
+        """Entries of a script or notebook that ``lab.open`` can read."""
         extensions = {"extensions": [one.to_dict() for one in self.extensions]} if self.extensions else {}
         return {"run": self.run, "config": self.config.model_dump(), **extensions}
 
@@ -82,32 +84,32 @@ class Again:
 
     @property
     def why(self) -> str:
-        """Reason why it is trained or replayed."""
+        """A sentence that says why the run is trained again or replayed."""
         if self.forked:
             return (
-                "That run started from another run's checkpoint, which is too large to embed: lab.runs.replay repeats "
-                "it from its folder, which must be in the folder of runs."
+                "That run started from a checkpoint of another run, which is too large to embed. lab.runs.replay "
+                "repeats it from its folder, which must be in the folder of runs."
             )
         if self.packed:
             return (
                 "That run depended on timing or on live changes (live settings, measured schedules, batch-size "
-                "controllers, averaging rounds): its records are embedded, and lab.runs.replay repeats it from them."
+                "controllers, averaging rounds), so its records are embedded and lab.runs.replay repeats it from them."
             )
         return "Its settings determine it, so the same data, versions and processor give the same losses."
 
     @property
     def note(self) -> str:
-        """Prerequisites; empty if there are none."""
+        """What must be done first; empty if nothing."""
         is_own_graph = self.config.dataset.startswith(_GRAPH)
         return (
-            "The data set is a user's own graph: first store it on this machine with graph.store()."
+            "The data set is a graph of your own. Store it on this machine first with graph.store()."
             if is_own_graph
             else ""
         )
 
 
 def again(run: StoredRun) -> Again:
-    """Return the content for repeating a run.
+    """Return the content of a script or notebook that repeats a run.
 
     Raises:
         DataError: a record line is damaged.
@@ -129,7 +131,7 @@ def again(run: StoredRun) -> Again:
 
 
 def settings_code(config: RunConfig) -> str:
-    """Arguments of RunConfig as code, a line each: explicit settings first, then all defaults of that version."""
+    """Return the arguments of RunConfig as code, one per line: first the chosen settings, then all defaults."""
     explicit = changed_settings(config)
     defaults = {name: value for name, value in config.flat.items() if name not in explicit}
     lines = [f"    {name}={value!r},\n" for name, value in explicit.items()]
@@ -144,8 +146,8 @@ def notebook(run: StoredRun, name: str) -> bytes:
     """Return the notebook as JSON (nbformat 4.5), without outputs.
 
     Args:
-        run: read from its folder.
-        name: file name: a replay reads the records from it.
+                    run: a run read from its folder.
+                    name: the notebook's file name; a replay reads the records from this file.
 
     Raises:
         DataError: a record line is damaged.
@@ -158,7 +160,7 @@ def notebook(run: StoredRun, name: str) -> bytes:
 
 
 def notebook_of(text: str, noted: dict[str, Any]) -> bytes:
-    """Return a notebook of cells, each below a line with its kind; program data are in its metadata."""
+    """Return a notebook of cells. In the text, a line with its kind is before each cell; metadata hold data for us."""
     cells = []
     for number, part in enumerate(f"\n{text}".split("\n%% ")[1:]):
         kind, _, source = part.rstrip("\n").partition("\n")
@@ -170,46 +172,45 @@ def notebook_of(text: str, noted: dict[str, Any]) -> bytes:
     return (dumps({"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}, indent=1) + "\n").encode()
 
 
-# Writing exported files: atomically, and never over other files.
+# Writing exported files: atomically, and never over files that are not exports.
 
 
-MARK = "export.json"  # marks an exported folder or zip: only such a one is ever replaced
-# one of these is in every other file that is written here: pages, settings of scripts, notebooks, timelines, and how
-# scripts begin
+MARK = "export.json"  # the file in an exported folder or zip by which it is recognized; others are never replaced
+# every other exported file (pages, scripts, notebooks, timelines) contains one of these texts
 _MARKS = tuple(
     text.encode() for text in (f"id='{PACKED}'", CONFIG_MARK, f'"{MADE_BY}": {{', '"""Repeats a race of DTDG Lab')
 )
-_HEAD = 2**20  # bytes of a compressed file that are searched
+_HEAD = 2**20  # number of bytes of a compressed file that are searched
 
 
 def target(path: str | Path | None, name: str, *, overwrite: bool) -> Path:
     """Return the file or folder to write: the given one, or ``name`` in the given or current folder.
 
     Args:
-        path: a file to write, an existing folder (that is not an export itself), or None.
-        name: default name.
-        overwrite: whether an earlier export may be overwritten.
+                    path: a file to write, an existing folder (that is not itself an export), or None.
+                    name: the default name.
+                    overwrite: whether an earlier export may be overwritten.
 
     Raises:
-        DataError: it is not a path.
-        RunStoreError: something exists there, or its folder does not.
+                    DataError: the argument is not a path.
+                    RunStoreError: something exists there already, or the parent folder does not exist.
     """
     destination = as_path(name if path is None else path, "path")
     if os.path.isdir(destination) and not os.path.isfile(
         destination / MARK
-    ):  # where a folder is closed, writing says so
+    ):  # if the folder is not accessible, writing to it raises the error
         destination = destination / name
     writable_folder(destination.parent, "path", RunStoreError)
     if not destination.parent.is_dir():
         raise RunStoreError(
-            f"cannot export to {destination}: there is no folder {destination.parent}. Create it first."
+            f"cannot export to {destination}: the folder {destination.parent} does not exist. Create it first."
         )
     if destination.exists() or destination.is_symlink():
         if not overwrite:
             raise _taken(destination)
         if not _was_exported(destination):
             raise RunStoreError(
-                f"cannot export to {destination}: it exists but is not an export, so overwrite=True does not "
+                f"cannot export to {destination}: it exists and is not an export, so overwrite=True does not "
                 "overwrite it. Give another path=."
             )
     return destination
@@ -229,16 +230,15 @@ def _was_exported(exported: Path) -> bool:
     except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile) as error:
         if isinstance(error, OSError) and is_refusal(error):
             raise store_error("read", exported, error) from error
-        return False  # whatever it is, it was not made here
+        return False  # the file was not made by an export
     return any(mark in content for mark in _MARKS)
 
 
 def place_file(destination: Path, content: bytes, *, overwrite: bool) -> Path:
-    """Write a file atomically.
+    """Write a file atomically. If that fails, nothing is left behind.
 
     Raises:
-        RunStoreError: something exists there and may not be overwritten, or the file cannot be written; nothing
-        remains.
+                    RunStoreError: something exists there and may not be overwritten, or the file cannot be written.
     """
     with replacing(destination) as temporary:
         temporary.write_bytes(content)
@@ -248,14 +248,14 @@ def place_file(destination: Path, content: bytes, *, overwrite: bool) -> Path:
 
 
 def place_folder(destination: Path, fill: Callable[[Path], None], *, overwrite: bool) -> Path:
-    """Create a folder atomically with ``fill``; an earlier export is replaced only at the end.
+    """Create a folder atomically with ``fill``. An earlier export is replaced at the end; a failure leaves nothing.
 
     Raises:
-        RunStoreError: something exists there and may not be overwritten, or it cannot be written; nothing remains.
+                    RunStoreError: something exists there and may not be overwritten, or the folder cannot be written.
     """
     if destination.is_file():
         raise RunStoreError(
-            f"cannot export to {destination}: it is not a folder, and this kind makes one. Give another path=."
+            f"cannot export to {destination}: it is a file, but this export makes a folder. Give another path=."
         )
     hidden = draft_path(destination)
     old = hidden.with_suffix(".old")
@@ -286,32 +286,32 @@ def _taken(destination: Path) -> RunStoreError:
     )
 
 
-# A run as one page: its report with embedded tables, readable offline and by ``lab.open``.
+# A run as one page: its report with embedded tables, which can be read offline and by ``lab.open``.
 
 
 MOST_BYTES = 10_000_000  # maximum size of a page
-_SPARE = 8_000  # for text beside the tables
-PLACE = "<!-- tables -->"
+_SPARE = 8_000  # bytes reserved for text next to the tables
+PLACE = "<!-- tables -->"  # where the tables go in the page
 
 
 def run_page(run: StoredRun, *, most_bytes: int = MOST_BYTES) -> bytes:
-    """Return the page of a run: its whole report, and its tables within the limit.
+    """Return the page of a run: its whole report, and its tables as far as the size allows.
 
     Args:
-        run: read from its folder.
-        most_bytes: maximum size of the page; above it tables are thinned, which the page reports.
+                    run: a run read from its folder.
+                    most_bytes: maximum size of the page. Tables that do not fit are thinned, and the page says so.
 
     Raises:
-        DataError: a record line is damaged.
-        RunStoreError: the run's files cannot be read, or the page cannot be made small enough.
+                    DataError: a record line is damaged.
+                    RunStoreError: the run's files cannot be read, or the page cannot be made small enough.
     """
     page = report_page(run, more=PLACE)
     bare = len(page.encode())
-    room = (most_bytes - bare - _SPARE) * 3 // 4  # base64 makes four letters of three bytes
+    room = (most_bytes - bare - _SPARE) * 3 // 4  # base64 writes three bytes as four letters
     if room <= 0:
         raise RunStoreError(
-            f"the page of run {run.id} takes {format_bytes(bare)} without its tables, and {format_bytes(most_bytes)} "
-            "are allowed. Export kind='parquet', which has no limit."
+            f"the page of run {run.id} takes {format_bytes(bare)} without its tables, but only "
+            f"{format_bytes(most_bytes)} are allowed. Export with kind='parquet', which has no limit."
         )
     packed = pack(run, most_bytes=room)
     tables = tables_section("The run's record tables", packed, run.id, reader="open", what="run")
@@ -319,13 +319,13 @@ def run_page(run: StoredRun, *, most_bytes: int = MOST_BYTES) -> bytes:
 
 
 def tables_section(words: str, packed: PackedRun, name: str, **reader: str) -> str:
-    """Render the section of the tables embedded in a page, with a button that saves them.
+    """Render the section with the tables that are embedded in a page, and a button that saves them.
 
     Args:
-        words: what they are, at the beginning of a sentence.
-        packed: the tables.
-        name: of the zip that is saved.
-        reader: ``reader``, the function that reads the page back, and ``what`` it gives.
+                    words: what the tables are, as the start of a sentence.
+                    packed: the tables.
+                    name: name of the zip file that the button saves.
+                    reader: ``reader`` (the function that reads the page) and ``what`` (what that function returns).
     """
     size, held = format_bytes(packed.size), base64.b64encode(packed.zipped()).decode()
     values = {"words": words, "size": size, "thinned": packed.thinned, "held": held, "id": PACKED, "name": name}
@@ -336,7 +336,7 @@ def tables_section(words: str, packed: PackedRun, name: str, **reader: str) -> s
 
 
 def script(run: StoredRun) -> bytes:
-    """Return the text of a script: settings, training or replay, and the losses of the original run.
+    """Return the text of a script with the settings, training or replay, and the losses of the original run.
 
     Raises:
         DataError: a record line is damaged.
@@ -357,19 +357,19 @@ def script(run: StoredRun) -> bytes:
 
 
 def docstring(text: str) -> str:
-    """Return a text as a docstring in triple quotes, with any characters."""
+    """Return a text as the code of a docstring in triple quotes, whatever characters it has."""
     safe = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
     return f'"""{safe}"""\n'
 
 
-# A run's tables as Parquet, with its settings, environment and summary: a zip file or a folder.
+# A run's tables as Parquet, with its settings, environment and summary, in a zip file or a folder.
 
 
 def place_tables(destination: Path, files: dict[str, bytes], *, overwrite: bool) -> Path:
-    """Write named pieces as a zip where the name ends in ``.zip``, else as a folder.
+    """Write named files into a zip if the destination ends in ``.zip``, else into a folder.
 
     Raises:
-        RunStoreError: they cannot be written.
+                    RunStoreError: the files cannot be written.
     """
     if destination.suffix == ".zip":
         return place_file(destination, zip_of(files), overwrite=overwrite)
@@ -383,7 +383,7 @@ def place_tables(destination: Path, files: dict[str, bytes], *, overwrite: bool)
 
 
 def run_tables(run: StoredRun) -> dict[str, bytes]:
-    """Return all tables of a run, all attempts, each with config, environment and summary as metadata.
+    """Return all tables of a run with all attempts; each has config, environment and summary as metadata.
 
     Raises:
         DataError: a record line is damaged.

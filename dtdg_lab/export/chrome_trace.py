@@ -28,14 +28,14 @@ Frames = Mapping[str, "pd.DataFrame"]  # tables of a run by name
 def counters(
     run: StoredRun, frames: Frames, process: Mapping[int, int], everyone: int, origin_ns: int
 ) -> Iterator[Event]:
-    """Counter events of a run.
+    """Return the counter events of a run.
 
     Args:
-        run: read from its folder.
-        frames: its tables steps, evaluations and memory.
-        process: of each rank, its process number in the timeline.
-        everyone: process number of all ranks together.
-        origin_ns: origin of the timeline.
+                    run: a run read from its folder.
+                    frames: its tables steps, evaluations and memory.
+                    process: rank -> its process number in the timeline.
+                    everyone: process number of all ranks together.
+                    origin_ns: the time at which the timeline starts.
     """
     for rank, rows in frames["steps"].groupby("rank"):
         yield from _of_rank(rows, process[int(rank)], origin_ns)
@@ -45,14 +45,14 @@ def counters(
             yield _event("C", "memory (RSS)", time_ns, pid, args={"bytes": row["rss_bytes"]})
     ends = frames["steps"].groupby("step").agg(time_ns=("time_ns", "max"), attempt=("attempt", "max"))
     so_far = joules_until(run.live, ends["attempt"].tolist(), ends["time_ns"].tolist())
-    if so_far is not None:  # of all nodes and devices, each once
+    if so_far is not None:  # every node and device is counted once
         for time_ns, joules in zip(ends["time_ns"].tolist(), so_far.tolist(), strict=True):
             yield _event("C", "joules so far", int(time_ns) - origin_ns, everyone, args={"joules": joules})
     yield from _losses(run.table("steps"), frames["evaluations"], everyone, origin_ns)
 
 
 def _of_rank(steps: pd.DataFrame, process: int, origin_ns: int) -> Iterator[Event]:
-    """Bytes of each step during the step."""
+    """Return the bytes that a rank moves during each step."""
     for row in steps.sort_values("time_ns", kind="stable").to_dict("records"):
         end_ns = int(row["time_ns"]) - origin_ns
         start_ns = end_ns - nanoseconds(row["time_s"])
@@ -75,12 +75,12 @@ def _losses(steps: pd.DataFrame, evaluations: pd.DataFrame, everyone: int, origi
 
 
 def _event(kind: str, name: str, time_ns: int, process: int, *, thread: int = 1, **fields: Any) -> Event:
-    """Return an event of the format, in microseconds."""
+    """Return an event in the trace format; its time is in microseconds."""
     return {"name": name, "ph": kind, "ts": time_ns / 1000, "pid": process, "tid": thread, **fields}
 
 
 def nanoseconds(seconds: float | None) -> int:
-    """Return the finite values; none if the time is unknown."""
+    """Return seconds as whole nanoseconds; 0 if the time is unknown."""
     return round(seconds * 1e9) if seconds is not None and math.isfinite(seconds) else 0
 
 
@@ -92,12 +92,12 @@ def is_known(value: Any) -> bool:
 TRACKS = ("epochs", "steps", "between steps", "groups")
 _A_TRACK = 100  # maximum number of threads of a track
 _MOST_LETTERS = 2_000  # maximum length of an event's text
-_PASSED_OVER = ("epoch", "checkpoint")  # shown as slices
+_PASSED_OVER = ("epoch", "checkpoint")  # kinds of events that are shown as slices instead
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Something with a duration, on a track of a rank; times in nanoseconds since the first."""
+    """Something with a duration, on a track of a rank; times are nanoseconds from the start of the timeline."""
 
     track: int
     name: str
@@ -108,17 +108,18 @@ class Slice:
 
 
 def chrome_trace(run: StoredRun, *, first_process: int = 1, named: str = "") -> list[Event]:
-    """Return the events of a run's timeline in order of time, names of processes and threads first.
+    """Return the events of a run's timeline in order of time, after the names of processes and threads.
 
-    Ranks are processes: epochs, steps with their phases, work between steps, and snapshot groups are
-    nested slices. Only the duration of exchanges and background caches is known: they are asynchronous
-    slices that start with their step. Losses, bytes, joules and memory are counters; live changes, evaluations
-    and other events are instants. All attempts are included, with the steps that a resumed run repeated.
+    Each rank is a process. Its epochs, steps with their phases, work between steps, and snapshot groups are nested
+    slices. Of exchanges and of caches rebuilt in the background only the duration is known, so they are asynchronous
+    slices that start with their step. Losses, bytes, joules and memory are counters; live changes, evaluations and
+    other events are instants. All attempts are included, also steps that a resumed run repeated.
 
     Args:
-        run: read from its folder.
-        first_process: number of rank 0; that of all ranks together follows the last rank's.
-        named: base name of the processes; by default the run's name.
+                    run: a run read from its folder.
+                    first_process: process number of rank 0; the number after the last rank's stands for all ranks
+                        together.
+                    named: start of the processes' names; by default the run's name.
 
     Raises:
         DataError: a record line is damaged.
@@ -157,7 +158,7 @@ def chrome_trace(run: StoredRun, *, first_process: int = 1, named: str = "") -> 
 
 
 def trace_file(run: StoredRun) -> bytes:
-    """Return the complete file of a run's timeline: JSON with its settings and summary beside the events.
+    """Return the file of a run's timeline: JSON with the run's settings and summary next to the events.
 
     Raises:
         DataError: a record line is damaged.
@@ -169,21 +170,21 @@ def trace_file(run: StoredRun) -> bytes:
 
 
 def written(events: Iterable[Event], about: Mapping[str, Any]) -> bytes:
-    """Return the file of a timeline, an event a line."""
+    """Return the file of a timeline, with one event per line."""
     lines = ",\n".join(json.dumps(event, allow_nan=False) for event in events)
     head = dumps({"displayTimeUnit": "ms", "otherData": {MADE_BY: dict(about)}})
     return f'{head[:-1]}, "traceEvents": [\n{lines}\n]}}\n'.encode()
 
 
 def _origin(frames: Frames) -> int:
-    """Return the earliest time, in nanoseconds since 1970."""
+    """Return the earliest time of a run, in nanoseconds since 1970."""
     phases, events = frames["phases"], frames["events"]
     firsts = [column.min() for column in (phases["start_ns"], events["time_ns"]) if len(column.dropna())]
     return int(min(firsts, default=0))
 
 
 def _slices(frames: Frames, origin_ns: int) -> list[Slice]:
-    """Return the slices of one rank, sorted by start, longer ones first."""
+    """Return the slices of one rank, by track and start; of slices with the same start, the longest comes first."""
     slices: list[Slice] = []
     phases = frames["phases"].to_dict("records")
     bounds: dict[tuple[int, int], tuple[int, int]] = {}
@@ -212,7 +213,7 @@ def _slices(frames: Frames, origin_ns: int) -> list[Slice]:
 
 
 def _lanes(slices: list[Slice]) -> dict[int, int]:
-    """Index of a slice -> thread: the first of its track on which it nests in open slices, or follows them."""
+    """Return the thread of each slice, by index: the first of its track whose slices contain it or end before it."""
     lanes: dict[int, int] = {}
     open_until: dict[int, list[int]] = {}
     for index, span in enumerate(slices):
@@ -228,7 +229,7 @@ def _lanes(slices: list[Slice]) -> dict[int, int]:
 
 
 def _beside(frames: Frames, origin_ns: int, process: int) -> Iterator[Event]:
-    """Exchanges and rebuilt caches, with known duration only: asynchronous slices from the start of their step."""
+    """Return exchanges and rebuilt caches as asynchronous slices from the start of their step."""
     rows = frames["steps"].to_dict("records")
     begun = {
         (int(row["attempt"]), int(row["step"])): int(row["time_ns"]) - nanoseconds(row["time_s"]) - origin_ns
@@ -245,13 +246,13 @@ def _beside(frames: Frames, origin_ns: int, process: int) -> Iterator[Event]:
             number += 1
             name = named.format_map(row)
             same: dict[str, Any] = {"cat": category, "id": f"{process}.{number}"}
-            note = "only its duration was recorded: it is drawn from the start of its step"
+            note = "only the duration was recorded, so it is drawn from the start of its step"
             yield _event("b", name, start_ns, process, **same, args={**_to_dict(row), "place": note})
             yield _event("e", name, start_ns + round(row[column] * 1e9), process, **same)
 
 
 def _instants(frames: Frames, process: Mapping[int, int], everyone: int, origin_ns: int) -> Iterator[Event]:
-    """Events of the run, those of live changes over all processes, and evaluations."""
+    """Return the run's events and evaluations as instants; those of live changes span all processes."""
     for row in frames["events"].to_dict("records"):
         if row["kind"] in _PASSED_OVER:
             continue
@@ -270,5 +271,5 @@ def _named(what: str, process: int, name: str, *, thread: int = 1) -> Event:
 
 
 def _to_dict(row: Mapping[Any, Any], *without: str) -> dict[str, Any]:
-    """Return a row's values as JSON holds them."""
+    """Return a row as a dict of values that JSON can hold."""
     return {str(name): finite(value) for name, value in row.items() if name not in without}

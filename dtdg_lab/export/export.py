@@ -1,4 +1,4 @@
-"""``lab.runs.export``: a run or a race as a file; ``lab.open``: what was saved, whatever it is."""
+"""``lab.runs.export`` writes a run or race as a file; ``lab.open`` opens whatever was saved."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dtdg_lab.studies.study import SWEEP_FILE, Study, open_study
 
 @dataclass(frozen=True, slots=True)
 class ExportKind:
-    """A kind of file: its default name (``{}`` is the run's), its content from a run or race, and how it is placed."""
+    """A kind of file: its default name (with ``{}`` for the run's name), its content, and how it is written."""
 
     name: str
     content: Callable[[Any], Any]
@@ -33,31 +33,29 @@ class ExportKind:
 
 
 def export(run: Any, path: str | Path | None = None, kind: str = "html", *, overwrite: bool = False) -> Path:
-    """Write a run or a race as one file, or folder.
+    """Write a run or a race as one file or folder.
 
-    ``lab.open`` reads pages and tables of both back, and scripts and notebooks of runs.
-
-    ``html`` is the report as one offline page of less than 10 MB with embedded tables (thinned
-    if they do not fit, which it reports); ``parquet`` is all tables with settings, environment and summary, a zip
-    if the name ends in ``.zip``, else a folder; ``tensorboard`` is a folder of events; ``trace`` is a timeline for
-    ui.perfetto.dev (compressed if the name ends in ``.gz``); ``script`` and ``notebook`` repeat the run. The file
-    is written atomically.
+    ``html`` is the report as one offline page of less than 10 MB with embedded tables; tables that do not fit are
+    thinned, and the page says so. ``parquet`` is all tables with settings, environment and summary: a zip file if the
+    name ends in ``.zip``, else a folder. ``tensorboard`` is a folder of events. ``trace`` is a timeline for
+    ui.perfetto.dev (compressed if the name ends in ``.gz``). ``script`` and ``notebook`` repeat the run. Files are
+    written atomically. ``lab.open`` reads pages and tables of runs and races, and scripts and notebooks of runs.
 
     Args:
-        run: a run (possibly active, in its current state), a race, or the folder of either.
-        path: the file, or an existing folder; by default the current folder.
-        kind: ``html``, ``parquet``, ``tensorboard``, ``trace``, ``script`` or ``notebook``.
-        overwrite: overwrite an earlier export.
+                    run: a run (also an active one, as it is now), a race, or the folder of either.
+                    path: the file to write, or an existing folder; by default the current folder.
+                    kind: ``html``, ``parquet``, ``tensorboard``, ``trace``, ``script`` or ``notebook``.
+                    overwrite: whether an earlier export may be overwritten.
 
     Returns:
-        The path of the file or folder.
+                    The path of the file or folder.
 
     Raises:
-        UnknownNameError: there is no such kind.
-        ConfigError: the argument is neither a run nor a race, or does not contain the data to export.
-        DataError: a record line is damaged.
-        NotAvailableError: ``tensorboard`` is not installed.
-        RunStoreError: there is no run, something exists there already, or it cannot be written.
+                    UnknownNameError: there is no such kind.
+                    ConfigError: the argument is neither a run nor a race, or lacks the data to export.
+                    DataError: a record line is damaged.
+                    NotAvailableError: ``tensorboard`` is not installed.
+                    RunStoreError: there is no run, something exists at the path already, or it cannot be written.
     """
     if kind not in KINDS:
         raise UnknownNameError("kind of export", kind, KINDS)
@@ -69,14 +67,15 @@ def export(run: Any, path: str | Path | None = None, kind: str = "html", *, over
 
 
 def open_saved(path: str | Path) -> StoredRun | PartialRun | Race | Study:
-    """Open a run, a race or a study by looking at its folder, or a run or race from its exported file.
+    """Open a run, a race or a study from its folder, or a run or race from a file that was exported.
 
     Args:
-        path: a folder such as ``runs/<id>``, ``runs/races/<name>`` or ``runs/studies/<name>``, or a file that
-            ``lab.runs.export`` made.
+                    path: a folder such as ``runs/<id>``, ``runs/races/<name>`` or ``runs/studies/<name>``, or a file
+                        written by
+                                    ``lab.runs.export``.
 
     Raises:
-        RunStoreError: there is neither at that path, or it is damaged.
+                    RunStoreError: there is none of these at that path, or it is damaged.
     """
     source = as_path(path, "path")
     if source.is_dir():
@@ -86,18 +85,18 @@ def open_saved(path: str | Path) -> StoredRun | PartialRun | Race | Study:
             return open_race(source)
         if not ((source / CONFIG).is_file() or (source / ABOUT).is_file()):
             raise RunStoreError(
-                f"{source} is no run, race or study: it has no {CONFIG}, {FILE} or {SWEEP_FILE}. Give the folder "
-                "of one, such as runs/<id>, runs/races/<name> or runs/studies/<name>, or an exported file."
+                f"{source} is not a run, race or study, since it has no {CONFIG}, {FILE} or {SWEEP_FILE}. Give the "
+                "folder of one, such as runs/<id>, runs/races/<name> or runs/studies/<name>, or an exported file."
             )
     elif not source.exists():
-        raise RunStoreError(f"{source} is no run, race or study: there is nothing at that path.")
+        raise RunStoreError(f"{source} is not a run, race or study: there is nothing at that path.")
     elif source.name == FILE:
         return open_race(source)
     return open_race(source) if FILE in (pieces(source) or ()) else open_run(source)
 
 
 def _race(source: Any) -> Race | None:
-    """Return the given race; None for other arguments."""
+    """Return the given race; None if the argument is not one."""
     if isinstance(source, Race):
         return source
     if isinstance(source, str | Path) and (Path(source) / FILE).is_file():
@@ -106,21 +105,21 @@ def _race(source: Any) -> Race | None:
 
 
 def _stored(run: Any) -> StoredRun:
-    """Return the run as on disk."""
+    """Return the given run as it is on disk."""
     if isinstance(run, str | Path):
         run = open_run(run)
     if isinstance(run, StoredRun):
         return run
     if isinstance(run, PartialRun):
         raise ConfigError(
-            f"export() got what a {run.kind} holds of run {run.id} ({run.holds}): give the run's folder, or an HTML "
-            "or Parquet export of it."
+            f"export() needs a whole run, but this {run.kind} of run {run.id} only has {run.holds}. Give the run's "
+            "folder, or an HTML or Parquet export of it."
         )
     path = getattr(run, "path", None)
-    if isinstance(path, Path) and hasattr(run, "status"):  # a handle of an active run
+    if isinstance(path, Path) and hasattr(run, "status"):  # an active run
         return _stored(path)
     raise ConfigError(
-        f"export() cannot write an object of type {type(run).__name__}: give a run, a race, or the folder "
+        f"export() cannot write an object of type {type(run).__name__}. Give a run, a race, or the folder "
         "of one, such as lab.runs.export('runs/20260131-120000-psg-1a2b3c4d')."
     )
 

@@ -1,4 +1,4 @@
-"""Races as files: packed, and opened again."""
+"""Races as files: how they are packed, and how they are opened again."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ from dtdg_lab.studies.race_result import Race, RaceRun
 from dtdg_lab.studies.trials import FILE as TRIALS
 from dtdg_lab.studies.trials import FINISHED, TrialJournal
 
-# A compact race and its restoration: its plan, its trials and its runs, packed.
+# A race packed with its plan, its trials and its runs, and how it is unpacked.
 
 
-RUNS = "runs/"  # prefix of the runs' pieces
-TABLE = "table.parquet"  # the race's own table
-SPARE = 65_536  # reserved for everything but the runs' tables
+RUNS = "runs/"  # prefix of the names of the runs' files
+TABLE = "table.parquet"  # file with the race's own table
+SPARE = 65_536  # bytes reserved for everything except the runs' tables
 
 
 class ExportedRace(Race):
-    """A race restored from an exported file, with everything that a race in its folder has.
+    """A race opened from an exported file, with everything that a race in its folder has.
 
-    It is unpacked to a temporary folder, which is deleted with the object.
+    It is unpacked into a temporary folder, which is deleted with the object.
 
     Attributes:
-        source: the file it was read from.
-        thinned: description of omitted rows of the runs' tables; empty if complete.
+                    source: the file from which it was read.
+                    thinned: which rows of the runs' tables were left out; empty if none were.
     """
 
     def __init__(self, files: Mapping[str, bytes], source: Path) -> None:
@@ -58,19 +58,20 @@ class ExportedRace(Race):
 
     @property
     def runs(self) -> tuple[RaceRun, ...]:
-        """The runs; each keeps the temporary folder."""
+        """The runs; each of them keeps the temporary folder from being deleted."""
         return tuple(replace(run, keeper=self) for run in super().runs)
 
 
 def open_race(path: str | Path) -> Race:
-    """Open a past or active race from its folder, or from an exported page or tables.
+    """Open a past or active race from its folder, or from an exported page or its tables.
 
     Args:
-        path: its folder, such as ``runs/races/20260131-psg-blad``, the ``race.json`` in it, or an
-            ``html`` or ``parquet`` export.
+                    path: the race's folder, such as ``runs/races/20260131-psg-blad``, its ``race.json``, or an ``html``
+                        or
+                                    ``parquet`` export.
 
     Raises:
-        RunStoreError: there is no race at that path, its file is damaged, or a newer version wrote it.
+                    RunStoreError: there is no race at that path, or its file is damaged or from a newer version.
     """
     source = as_path(path, "path")
     if source.name == FILE or not source.exists() or (source.is_dir() and not (source / packed_run.ABOUT).is_file()):
@@ -91,13 +92,13 @@ def pack_race(race: Race, *, most_bytes: int | None = None, telling: bool = Fals
     """Pack a race with the newest run of every contestant and seed.
 
     Args:
-        race: in its current state.
-        most_bytes: above it the runs' tables are thinned; no limit by default.
-        telling: give each table config, environment and summary as its metadata.
+                    race: the race, as it is now.
+                    most_bytes: size above which the runs' tables are thinned; by default they never are.
+                    telling: whether each table gets config, environment and summary as metadata.
 
     Raises:
-        DataError: a record line is damaged.
-        RunStoreError: a file cannot be read, or not even the thinned tables fit.
+                    DataError: a record line is damaged.
+                    RunStoreError: a file cannot be read, or not even the thinned tables fit.
     """
     whole_runs = {
         run.path.name: (run, packed_run.pack(run.open(), telling=telling))
@@ -120,7 +121,7 @@ def pack_race(race: Race, *, most_bytes: int | None = None, telling: bool = Fals
 
 
 def _limits(sizes: Mapping[str, int], most_bytes: int | None) -> dict[str, int]:
-    """Return the limit of runs that need more than their share; small runs leave room to them."""
+    """Return limits for the runs that need more than their share; what small runs do not need goes to the others."""
     if most_bytes is None:
         return {}
     room, limits = most_bytes - SPARE, {}
@@ -138,7 +139,7 @@ def present(race: Race) -> list[RaceRun]:
 
 
 def _trials(race: Race) -> bytes:
-    """Return the journal of the newest runs; embedded runs are named by their folders only."""
+    """Return the journal of the newest runs, in which packed runs are named by their folders only."""
     embedded = {run.path.resolve() for run in present(race) if run.path is not None}
     with TemporaryDirectory() as folder:
         runs_dir = Path(folder)
@@ -155,14 +156,14 @@ def _trials(race: Race) -> bytes:
 def _table(race: Race) -> bytes:
     buffer = io.BytesIO()
     table = race.table.reset_index()
-    for name in table.columns[table.dtypes.map(str) == "object"]:  # mixed types, which Parquet does not support
+    for name in table.columns[table.dtypes.map(str) == "object"]:  # Parquet does not support columns of mixed types
         table[name] = [None if value is None else str(value) for value in table[name]]
     table.to_parquet(buffer, index=False)
     return buffer.getvalue()
 
 
 def _unpack(files: Mapping[str, bytes], folder: Path) -> Path:
-    """Restore a packed race as folders of its runs and its own folder, which is returned."""
+    """Unpack a race into folders of its runs and its own folder, and return the latter."""
     by_run: dict[str, dict[str, bytes]] = {}
     for piece, content in files.items():
         if piece.startswith(RUNS):
@@ -178,30 +179,31 @@ def _unpack(files: Mapping[str, bytes], folder: Path) -> Path:
     except OSError as error:
         raise store_error("unpack to", folder, error) from error
     except KeyError as error:
-        raise RunStoreError(f"it has no {error}. Export the race again.") from error
+        raise RunStoreError(f"{error} is missing in it. Export the race again.") from error
     for trial in TrialJournal(race_folder).read():
         if trial.run is not None and not (trial.run.parent == folder and trial.run.name in by_run):
-            raise RunStoreError(f"its log names a run that it does not hold ({trial.run.name}). Export the race again.")
+            raise RunStoreError(f"its log names run {trial.run.name}, which is not in it. Export the race again.")
     return race_folder
 
 
 # A race as a page, tables, events, a timeline, a script or a notebook.
 
 
-_SPARE = 8_000  # for text beside the tables
-_LONGEST = 60  # letters of a label in a file's name, at four bytes each
+_SPARE = 8_000  # bytes reserved for text next to the tables
+_LONGEST = 60  # maximum number of letters of a label in a file name, at four bytes each
 
 
 def race_page(race: Race, *, most_bytes: int = MOST_BYTES) -> bytes:
-    """Render a race as one page: its table, text, checks and figures, with its runs embedded.
+    """Render a race as one page with its table, text, checks and figures, and its runs embedded.
 
     Args:
-        race: in its current state.
-        most_bytes: maximum size of the page; above it the runs' tables are thinned, which the page reports.
+                    race: the race, as it is now.
+                    most_bytes: maximum size of the page. Tables of runs that do not fit are thinned, and the page says
+                        so.
 
     Raises:
-        DataError: a record line is damaged.
-        RunStoreError: a run cannot be read, or the page cannot be made small enough.
+                    DataError: a record line is damaged.
+                    RunStoreError: a run cannot be read, or the page cannot be made small enough.
     """
     panels = race.panels()
     page = render(
@@ -215,10 +217,10 @@ def race_page(race: Race, *, most_bytes: int = MOST_BYTES) -> bytes:
         settings={label: changed_settings(config) for label, config in race.configs.items()},
         more=PLACE,
     )
-    room = (most_bytes - len(page.encode()) - _SPARE) * 3 // 4  # base64 makes four letters of three bytes
+    room = (most_bytes - len(page.encode()) - _SPARE) * 3 // 4  # base64 writes three bytes as four letters
     if room <= 0:
         raise RunStoreError(
-            f"the page of race {race.name} does not fit into {format_bytes(most_bytes)}. Export kind='parquet'."
+            f"the page of race {race.name} does not fit into {format_bytes(most_bytes)}. Export with kind='parquet'."
         )
     packed = pack_race(race, most_bytes=room)
     title = f"The record tables of {len(present(race))} runs"
@@ -227,7 +229,7 @@ def race_page(race: Race, *, most_bytes: int = MOST_BYTES) -> bytes:
 
 
 def _runs(race: Race) -> list[tuple[Any, ...]]:
-    """Return rows of the runs, with their provenance."""
+    """Return a table row for each run, with where its data and settings came from."""
     exported, rows = present(race), []
     for run in race.runs:
         ground = provenance(run.open()) if run in exported else {}
@@ -238,7 +240,7 @@ def _runs(race: Race) -> list[tuple[Any, ...]]:
 
 
 def race_tables(race: Race) -> dict[str, bytes]:
-    """Return the race's table and ``race.json``, and all tables of its runs.
+    """Return the race's table, its ``race.json``, and all tables of its runs.
 
     Raises:
         DataError: a record line is damaged.
@@ -248,11 +250,11 @@ def race_tables(race: Race) -> dict[str, bytes]:
 
 
 def race_events(race: Race, folder: Path) -> None:
-    """Fill a folder with events of the runs, one folder each, which TensorBoard overlays."""
+    """Fill a folder with events of the runs, in one folder per run, which TensorBoard overlays."""
     for run in present(race):
         label = "".join(letter if letter.isalnum() or letter in "._-+" else "_" for letter in run.label)[:_LONGEST]
         run_folder = folder / f"{label}-seed{run.seed}"
-        for number in itertools.count(2):  # another label may give the same name
+        for number in itertools.count(2):  # another label may lead to the same name
             if not run_folder.exists():
                 break
             run_folder = folder / f"{label}-seed{run.seed}-{number}"
@@ -263,7 +265,7 @@ def race_events(race: Race, folder: Path) -> None:
 
 
 def race_trace(race: Race) -> bytes:
-    """Return the timelines of the runs, one below the other, each from its own start."""
+    """Return the timelines of all runs below each other, each from its own start."""
     events, process = [], 1
     for run in present(race):
         stored = run.open()
@@ -292,7 +294,7 @@ def _code(race: Race) -> str:
 
 
 def _register(race: Race) -> str:
-    """Return the statements that register the code that a race uses; empty where it uses none."""
+    """Return the statements that register the code that a race uses; empty if it uses none."""
     return register_statements(read_extensions(race.folder))
 
 

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 Point = tuple[int, float, str, float]  # step, seconds since 1970, tag, value
 ALL_RANKS = "all"
 CONFIG_TAG, ABOUT_TAG = "run/config", "run/about"
-TRAIN_STEP = "step"  # the loss of each step; the other losses are of evaluated splits
+TRAIN_STEP = "step"  # tag of the training loss of each step; other losses are those of evaluated splits
 
 
 def write_events(run: StoredRun, folder: Path) -> None:
-    """Fill a folder with a run's events: ``all`` has those of all ranks, ``rank0``, ``rank1`` ... those of one.
+    """Fill a folder with a run's events: ``all`` has those of all ranks, ``rank0``, ``rank1`` ... those of each.
 
-    Rows replaced by a resumed run are left out. Values are float32, as TensorBoard stores them.
+    Rows that a resumed run replaced are left out. Values are float32, as TensorBoard stores them.
 
     Raises:
         DataError: a record line is damaged.
@@ -62,7 +62,7 @@ def _of_all(run: StoredRun, steps: pd.DataFrame, evaluations: pd.DataFrame) -> l
 
 
 def _joules(run: StoredRun, steps: pd.DataFrame) -> list[Point]:
-    """Cumulative joules of all nodes and devices, each once, at the end of every step."""
+    """Return the cumulative joules of all nodes and devices at the end of every step, each counted once."""
     ends = steps.groupby("step").agg(time_ns=("time_ns", "max"), attempt=("attempt", "max")).reset_index()
     so_far = joules_until(run.live, ends["attempt"].tolist(), ends["time_ns"].tolist())
     return [] if so_far is None else _points(ends.assign(so_far=so_far), "energy/joules so far", "so_far")
@@ -80,7 +80,7 @@ def _metrics(split: str, rows: pd.DataFrame) -> list[Point]:
 
 
 def _balance(steps: pd.DataFrame) -> list[Point]:
-    """Maximum over mean of the ranks' own time, step by step, if several ranks recorded it."""
+    """Return the largest over the mean own time of the ranks in each step, for steps that several ranks recorded."""
     with_own_time = steps.assign(own=steps[[f"{phase}_s" for phase in OWN_PHASES]].sum(axis=1, min_count=1))
     by_step = with_own_time.groupby("step").agg(
         time_ns=("time_ns", "max"), most=("own", "max"), mean=("own", "mean"), ranks=("rank", "nunique")
@@ -119,7 +119,7 @@ def _write(
     texts: Mapping[str, str] | None = None,
     run: StoredRun | None = None,
 ) -> None:
-    """Write one file of events, in order of time, under a name that reveals nothing about the machine."""
+    """Write one file of events in order of time, under a name that does not reveal the machine."""
     try:
         from torch.utils.tensorboard.writer import SummaryWriter
     except ImportError as error:
@@ -136,7 +136,7 @@ def _write(
 
 
 def _hyperparameters(run: StoredRun) -> list[Any]:
-    """Return the settings and resulting scores, for TensorBoard's page of hyperparameters."""
+    """Return the settings and the resulting scores, for TensorBoard's page of hyperparameters."""
     from torch.utils.tensorboard.summary import hparams, scalar
 
     settings = {

@@ -1,1 +1,1 @@
-"""Cost estimates and scaling forecasts before training."""
+"""Predictions of costs and scaling before training."""

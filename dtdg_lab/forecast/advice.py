@@ -1,6 +1,6 @@
-"""Advice: systems ranked by the predicted time of an epoch, with known errors and remedies for a lack of memory.
+"""Advice: systems ranked by their predicted epoch time, with the known errors and changes that save memory.
 
-Every prediction is a count (:mod:`dtdg_lab.systems.workload`) times rates fitted to local runs.
+Every prediction is a count of work (:mod:`dtdg_lab.systems.workload`) times rates fitted to local runs.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from dtdg_lab.visualization.chart import Figure
 from dtdg_lab.visualization.studies.advice import advice_figure, advice_measured_figure, prediction_errors_text
 from dtdg_lab.visualization.studies.result import StudyResult, paragraphs
 
-TRIES, MOST_RANKS = 5, 64  # of a remedy
-NEGLIGIBLE = 0.02  # share of an epoch: smaller parts are not mentioned
+TRIES, MOST_RANKS = 5, 64  # changes tried per option, and maximum number of ranks tried
+NEGLIGIBLE = 0.02  # shares of an epoch below this are not mentioned
 NAMES = {
     "compute_s": "own computing",
     "communicate_s": "exchanges between ranks",
@@ -38,12 +38,12 @@ NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A change of settings, or number of ranks, that makes a system fit.
+    """A change of settings or of the number of ranks with which a system fits into memory.
 
     Attributes:
-        changes: option -> value.
-        memory_bytes: predicted with it.
-        epoch_s: predicted with it.
+                    changes: option -> value.
+                    memory_bytes: predicted memory with the change.
+                    epoch_s: predicted epoch time with the change.
     """
 
     changes: Mapping[str, Any]
@@ -55,11 +55,11 @@ class Remedy:
 
 
 def find_remedy(config: RunConfig, graph: DynamicGraph, rates: Rates, budget_bytes: float) -> Remedy | None:
-    """Return the first of some changes that brings a system's memory within the budget; None if none does."""
+    """Return the first change that brings a system's memory within the budget; None if none does."""
     for changes in _candidates(config):
         try:
             work, facts = count_work(config.replace(**changes), graph)
-        except LabError:  # beyond what the graph allows
+        except LabError:  # the graph does not allow these settings
             continue
         epoch = rates.predict(work, facts, None)
         if epoch.memory_bytes <= budget_bytes:
@@ -87,17 +87,17 @@ def _candidates(config: RunConfig) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SystemForecast:
-    """The prediction of one system on the graph.
+    """The prediction for one system on the graph.
 
     Attributes:
-        config: of a run of it, to be trained or raced.
-        work: of one epoch.
-        predicted: for that epoch.
-        errors: quantity -> its known error.
-        budget_bytes: memory of a rank.
-        fits: True if the predicted memory is within it.
-        sure: True if it also is under the worst known error.
-        remedy: a change that would make it fit; None if it fits, or no remedy was found.
+                    config: settings of a run of the system, which can be trained or raced.
+                    work: the work of one epoch.
+                    predicted: the prediction for that epoch.
+                    errors: quantity -> its known error.
+                    budget_bytes: memory of a rank.
+                    fits: whether the predicted memory is within the budget.
+                    sure: whether it also is if the prediction is as wrong as the worst known one.
+                    remedy: a change with which it would fit; None if it fits, or if no such change was found.
     """
 
     config: RunConfig
@@ -111,16 +111,16 @@ class SystemForecast:
 
     @property
     def system(self) -> str:
-        """Name of the system."""
+        """The system's name."""
         return self.config.system
 
     @property
     def verdict(self) -> str:
-        """``yes``, ``perhaps`` (not under the worst known error, or none is known) or ``no``."""
+        """``yes``, ``no``, or ``perhaps`` if it fits but might not with the worst known error, or no error is known."""
         return "no" if not self.fits else "yes" if self.sure else "perhaps"
 
     def row(self) -> dict[str, Any]:
-        """Return plain values, for tables and charts."""
+        """Return the prediction as plain values, for tables and charts."""
         epoch = self.predicted
         return {
             "system": self.system,
@@ -143,14 +143,17 @@ class SystemForecast:
         }
 
     def why(self) -> str:
-        """Return its main costs and communication, or why it does not fit and a remedy, in a sentence."""
+        """Return a sentence on its main costs and communication, or on why it does not fit and what would help."""
         epoch = self.predicted
         memory = f"{format_bytes(epoch.peak_bytes)} of tensors and {format_bytes(epoch.held_bytes)} of data"
         if not self.fits:
-            remedy = "no remedy was found"
+            remedy = "no change was found with which it would fit"
             if self.remedy is not None:
-                remedy = f"{self.remedy} would make it fit, in {format_bytes(self.remedy.memory_bytes)}"
-            return f"{self.system} does not fit: {memory} on a rank, of {format_bytes(self.budget_bytes)}; {remedy}."
+                remedy = f"with {self.remedy} it would fit and need {format_bytes(self.remedy.memory_bytes)}"
+            return (
+                f"{self.system} does not fit: it needs {memory} on a rank, which has "
+                f"{format_bytes(self.budget_bytes)}; {remedy}."
+            )
         parts = sorted(((getattr(epoch, name), title) for name, title in NAMES.items()), reverse=True)
         shares = [
             f"{percent(value / epoch.epoch_s)} {title}" for value, title in parts if value > NEGLIGIBLE * epoch.epoch_s
@@ -166,15 +169,15 @@ class SystemForecast:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Advice(StudyResult):
-    """Ranked systems: those that fit first, by the seconds of an epoch.
+    """The systems in ranked order: those that fit come first, then by epoch time.
 
     Attributes:
-        described: the question, in words.
-        suggestions: in order of rank.
-        excluded: system -> why it cannot run.
-        rates: used for the predictions.
-        errors: of each local run, predicted by the others.
-        skipped: run -> why it was not used.
+                    described: a sentence on what was asked.
+                    suggestions: the predictions in ranked order.
+                    excluded: system -> why it cannot run.
+                    rates: the rates used for the predictions.
+                    errors: the error of each local run when it is predicted from the others.
+                    skipped: run -> why it was not used.
     """
 
     described: str
@@ -193,26 +196,26 @@ class Advice(StudyResult):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Plain values, one row for each system."""
+        """The predictions as plain values, one row per system."""
         return [suggestion.row() for suggestion in self.suggestions]
 
     @property
     def table(self) -> pd.DataFrame:
-        """The rows as a frame: bytes and seconds as numbers, errors as text."""
+        """The rows as a table, in which bytes and seconds are numbers and errors are text."""
         return pd.DataFrame(self.rows).drop(columns=["error", "budget_bytes"], errors="ignore")
 
     @property
     def figure(self) -> Figure:
-        """Epoch seconds by cost, bytes that a rank sends, and memory of a rank beside the budget."""
+        """A chart of the epoch time by cost, the bytes that a rank sends, and a rank's memory next to the budget."""
         return advice_figure(self.rows, title=self.described)
 
     @property
     def against_measured(self) -> Figure:
-        """Predicted over measured value of every run used, for each quantity."""
+        """A chart of predicted over measured values, for every run that was used and each quantity."""
         return advice_measured_figure([error.row() for error in self.errors])
 
     def summary(self) -> str:
-        """Return the ranking with reasons, the lead of the first system, those that do not fit, and the uncertainty."""
+        """Return the ranking with reasons, the lead of the first system, the systems that do not fit, and errors."""
         fitting = [suggestion for suggestion in self.suggestions if suggestion.fits]
         lines = [self.described + "."]
         if fitting:
@@ -222,16 +225,16 @@ class Advice(StudyResult):
         lines += [suggestion.why() for suggestion in self.suggestions if not suggestion.fits]
         lines.append(self.accuracy())
         lines.append(
-            "An epoch is not the same work in each system, so compare the losses of the best few with lab.race."
+            "An epoch is not the same work in every system, so compare the losses of the best few with lab.race."
         )
         return "\n".join(lines)
 
     def accuracy(self) -> str:
-        """Return the source of the rates, and the prediction errors."""
+        """Return where the rates come from, and the errors of predictions."""
         if not self.rates.runs:
             return (
-                "No local run provides any rate: all are assumed, so the order of close systems is uncertain. Give "
-                "runs=, or calibrate=True, which first trains some short runs."
+                "No local run provides any rate, so all rates are assumed and the order of close systems is "
+                "uncertain. Give runs=, or calibrate=True, which first trains some short runs."
             )
         sentences = [f"Rates are fitted to {self.rates.runs} local run{'s' * (self.rates.runs > 1)}"]
         if self.rates.assumed:
@@ -245,12 +248,12 @@ class Advice(StudyResult):
 
     def _repr_html_(self) -> str:
         items = "".join(f"<li>{text(name)}: {text(why)}</li>" for name, why in self.excluded.items())
-        refused = f"<p>Cannot run so:</p><ul>{items}</ul>" if items else ""
+        refused = f"<p>These systems cannot run with these settings:</p><ul>{items}</ul>" if items else ""
         return f"{self.readable(self.html_columns).to_html(index=False)}{paragraphs(self.summary())}{refused}"
 
 
 def _against(first: SystemForecast, second: SystemForecast) -> str:
-    """Return the main difference between two systems, and if the errors support the order."""
+    """Return the main difference between two systems, and whether the errors allow that conclusion."""
     gap = second.predicted.epoch_s - first.predicted.epoch_s
     parts = {name: getattr(second.predicted, name) - getattr(first.predicted, name) for name in NAMES}
     largest = max(parts, key=lambda name: parts[name])
@@ -277,25 +280,25 @@ def suggest(
     budget: float,
     network: NetworkCosts | None,
 ) -> SystemForecast:
-    """Predict one system's epoch, and find a remedy if it does not fit.
+    """Predict one system's epoch, and find a change with which it fits if it does not.
 
     Args:
-        config: of the system, with its ranks.
-        graph: its data.
-        rates: of the machine.
-        errors: learnt from runs.
-        budget: bytes of a rank's memory.
-        network: topology; by default as fast as between the measured ranks.
+                    config: settings of the system, with its ranks.
+                    graph: the system's data.
+                    rates: rates of the machine.
+                    errors: errors learned from runs.
+                    budget: bytes of a rank's memory.
+                    network: network topology; by default as fast as between the measured ranks.
 
     Raises:
-        LabError: the graph does not serve the config.
+                    LabError: the graph cannot be used with these settings.
     """
     work, facts = count_work(config, graph)
     epoch = rates.predict(work, facts, network)
     needs = {"compute", "memory"} | {
         part for part in ("communicate", "transfer", "fetch") if getattr(epoch, f"{part}_s")
     }
-    if work.fetching is not None:  # also if it overlaps with computing
+    if work.fetching is not None:  # needed even if fetching overlaps with computing
         needs.add("fetch")
     of_system = known_errors(errors, rates, config.system, exact=work.exact, needs=frozenset(needs))
     fits = epoch.memory_bytes <= budget

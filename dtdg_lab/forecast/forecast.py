@@ -1,4 +1,4 @@
-"""``lab.estimate.forecast``: the costs of a config before it is trained, for other systems, settings and ranks."""
+"""``lab.estimate.forecast``: the costs of a config before training, for other systems, settings and ranks."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ from dtdg_lab.visualization.studies.result import StudyResult
 
 GIB = float(1 << 30)
 MOST_RANKS = 4096
-QUICK_PARTS, MOST_PARTS = 16, 128  # partitions that are computed
+QUICK_PARTS, MOST_PARTS = 16, 128  # largest numbers of parts for which partitions are computed
 CALIBRATION_EPOCHS = 4
-_FOR_ALL = ("seed", "protocol", "device", "threads", "learning_rate", "epochs")  # changes that every system reads
+_FOR_ALL = ("seed", "protocol", "device", "threads", "learning_rate", "epochs")  # settings that every system reads
 Runs = Sequence[StoredRun | str | Path]
 
 
@@ -61,37 +61,37 @@ def forecast(
     network: NetworkCosts | None = None,
     cores: int | None = None,
 ) -> Forecast:
-    """Forecast epochs of a config's graph and model, by counts of work and rates of local runs; nothing is trained.
+    """Predict epochs of a config's graph and model from counts of work and rates of local runs, without training.
 
-    Every rank is assumed to have its own core or GPU, as fast as those of the runs. Network contention on many nodes
-    and processor caches are ignored.
+    Every rank is assumed to have its own core or GPU, as fast as those of the runs. Network contention among many
+    nodes and processor caches are ignored.
 
     Args:
-        config: data, model and sizes.
-        ranks: numbers of ranks; by default the config's, and 1 to 1,024 for ``curves()``.
-        changes: settings by name; each applies to the systems that read it.
-        systems: names; by default all that can run so.
-        runs: local runs, or folders of them, to which rates are fitted; by default all of ``runs_dir``.
-        runs_dir: folder of runs to use if ``runs`` is empty; None for none.
-        network: topology; by default as fast as between the measured ranks.
-        cores: of the machine of the runs; by default this process's.
+                    config: the data, model and sizes.
+                    ranks: numbers of ranks; by default the config's, and 1 to 1,024 for ``curves()``.
+                    changes: settings by name; each applies to the systems that read it.
+                    systems: names of systems; by default all that can run with these settings.
+                    runs: local runs, or folders of them, to which rates are fitted; by default all in ``runs_dir``.
+                    runs_dir: folder of runs to use if ``runs`` is empty; None to use none.
+                    network: network topology; by default as fast as between the measured ranks.
+                    cores: cores of the machine on which the runs were trained; by default this process's.
 
     Raises:
-        ConfigError: a number of ranks is invalid.
-        UnknownNameError: a name is not in the catalogue.
+                    ConfigError: a number of ranks is invalid.
+                    UnknownNameError: a name is not in the catalogue.
 
-    References: ESDG section 6.3, DyGNeX section 5.4 and appendix H, GreenDyGNN section IV; fitting all together, and
-        errors, are ours.
+    References: ESDG section 6.3, DyGNeX section 5.4 and appendix H, GreenDyGNN section IV. Fitting all of them
+                    together and stating errors are our additions.
     """
     if not isinstance(config, RunConfig):
-        raise ConfigError(f"forecast() got {shortened(config)}: give a RunConfig, for its data and model.")
+        raise ConfigError(f"forecast() needs a RunConfig for its data and model, but got {shortened(config)}.")
     for name in changes:
         if name not in OPTIONS and name not in RunConfig.model_fields:
             raise UnknownNameError("option", name, OPTIONS)
     for name in systems or ():
         catalogue.system(name)
     if systems is not None and not systems:
-        raise ConfigError("systems=() is empty: leave it out for all systems, or give names.")
+        raise ConfigError("systems=() is empty. Leave it out for all systems, or give names.")
     counts = _checked_ranks(ranks)
     names = tuple(catalogue.names("systems") if systems is None else systems)
     return Forecast(config, counts, dict(changes), names, tuple(runs), runs_dir, network, cores)
@@ -102,21 +102,23 @@ def _checked_ranks(ranks: Any) -> tuple[int, ...]:
         return ()
     counts = [ranks] if isinstance(ranks, int) else list(ranks) if isinstance(ranks, Sequence) else []
     if not counts or any(isinstance(count, bool) or not isinstance(count, int) for count in counts):
-        raise ConfigError(f"ranks={shortened(ranks)}: give whole numbers, such as (1, 2, 4, 1024).")
+        raise ConfigError(f"ranks={shortened(ranks)} is invalid. Give whole numbers, such as (1, 2, 4, 1024).")
     if min(counts) < 1 or max(counts) > MOST_RANKS:
-        raise ConfigError(f"ranks from {min(counts)} to {max(counts)}: 1 to {MOST_RANKS} are allowed.")
+        raise ConfigError(
+            f"ranks from {min(counts)} to {max(counts)} were given, but only 1 to {MOST_RANKS} are allowed."
+        )
     return tuple(sorted(set(counts)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Forecast(StudyResult):
-    """The costs of a config before it is trained; its rows are the predicted epochs of the systems.
+    """The predicted costs of a config; its rows are the predicted epochs of the systems.
 
     Attributes:
-        config: data, model and sizes.
-        ranks: numbers of ranks; empty for those of the config.
-        changes: settings by name; each applies to the systems that read it.
-        systems: names.
+                    config: the data, model and sizes.
+                    ranks: numbers of ranks; if empty, the config's.
+                    changes: settings by name; each applies to the systems that read it.
+                    systems: names of systems.
     """
 
     config: RunConfig
@@ -131,7 +133,7 @@ class Forecast(StudyResult):
 
     @cached_property
     def graph(self) -> DynamicGraph:
-        """The data of the config."""
+        """The graph of the config."""
         return load_for(self.config)
 
     @cached_property
@@ -150,14 +152,14 @@ class Forecast(StudyResult):
 
     @property
     def described(self) -> str:
-        """What is forecast, in words."""
+        """What is predicted, in words."""
         counts = ", ".join(map(str, self.ranks or (self.config.ranks,)))
         model = f"{self.config.model}, hidden {self.config.hidden}"
         return f"Predicted epochs of {model}, on {self.graph.name}, {counts} ranks"
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """One row for each number of ranks and system that can be predicted on it."""
+        """One row for each number of ranks and each system that can be predicted for it."""
         rows = []
         for count in self.ranks or (self.config.ranks,):
             configs, _ = self.configs(count)
@@ -170,14 +172,14 @@ class Forecast(StudyResult):
         return rows
 
     def rates(self, configs: Mapping[str, RunConfig]) -> Rates:
-        """Fit rates to the local runs, for the model and sizes of some configs."""
+        """Return rates fitted to the local runs, for the model and sizes of some configs."""
         return fit_rates(self.measured.runs, facts_of(next(iter(configs.values())), self.graph))
 
     def configs(self, ranks: int) -> tuple[dict[str, RunConfig], dict[str, str]]:
-        """Return a config for each possible system, and the reasons why others are not possible.
+        """Return a config for each system that is possible, and the reasons why others are not.
 
         Raises:
-            ConfigError: no system is possible, or none reads a change.
+                        ConfigError: no system is possible, or no system reads a change.
         """
         configs: dict[str, RunConfig] = {}
         excluded: dict[str, str] = {}
@@ -193,7 +195,7 @@ class Forecast(StudyResult):
         if not configs:
             raise _no_system("run with these settings", excluded)
         if unread:
-            raise ConfigError(f"{', '.join(sorted(unread))}: no chosen system reads it, with this data and model.")
+            raise ConfigError(f"{', '.join(sorted(unread))}: no chosen system reads it for this data and model.")
         return configs, excluded
 
     def _read_by(self, system: str) -> dict[str, Any]:
@@ -203,20 +205,23 @@ class Forecast(StudyResult):
         return {name: value for name, value in self.changes.items() if name in names}
 
     def advice(self, memory_gib: float, *, calibrate: bool = False) -> Advice:
-        """Rank the systems that fit the memory by the predicted time of an epoch.
+        """Rank the systems by predicted epoch time, with those that fit into the memory first.
 
-        An epoch is not the same work in each system: use ``lab.race`` to compare convergence.
+        An epoch is not the same work in every system. To compare how fast losses fall, use ``lab.race``.
 
         Args:
-            memory_gib: memory of a rank in GiB, for tensors of a step and its data.
-            calibrate: if no run has these settings, first train some short ones in this process: takes seconds.
+                        memory_gib: memory of a rank in GiB, for a step's tensors and the rank's data.
+                        calibrate: if no run has these settings, first train some short ones in this process, which
+                            takes seconds.
 
         Raises:
-            ConfigError: the memory is invalid, no system reads a change, or none can be predicted.
-            RunStoreError: one of the runs is not a run.
+                        ConfigError: the memory is invalid, no system reads a change, or no system can be predicted.
+                        RunStoreError: one of the runs is not a run.
         """
         if isinstance(memory_gib, bool) or not isinstance(memory_gib, int | float) or not 0 < memory_gib < 1e9:
-            raise ConfigError(f"memory_gib={shortened(memory_gib)}: give the memory of a rank in GiB, above 0.")
+            raise ConfigError(
+                f"memory_gib={shortened(memory_gib)} is invalid. Give the memory of a rank in GiB, above 0."
+            )
         ranks = self.ranks[0] if self.ranks else self.config.ranks
         configs, excluded = self.configs(ranks)
         measured, first = self.measured, next(iter(configs.values()))
@@ -247,14 +252,16 @@ class Forecast(StudyResult):
         return Advice(title, ranked, excluded, rates, errors, dict(measured.skipped))
 
     def curves(self, *, quick: bool = True) -> RankCurves:
-        """Return epoch times, efficiency, bytes, replicas and fetches over numbers of ranks.
+        """Return how epoch times, efficiency, bytes, replicas and fetches change with the number of ranks.
 
         Args:
-            quick: compute up to 16 partitions, and grow the sequence of groups to 2,000 snapshots, in seconds; else
-                128 and DyGNeX's 10,000, with its greedy scheduler: a minute or more.
+                        quick: compute up to 16 partitions and extend the sequence of groups to 2,000 snapshots, which
+                            takes seconds.
+                                        Otherwise compute up to 128 and use DyGNeX's 10,000 snapshots with its greedy
+                                        scheduler, which takes a minute or more.
 
         Raises:
-            ConfigError: a change is invalid.
+                        ConfigError: a change is invalid.
 
         References: DyGNeX section 5.4 (simulation to 1,024 ranks), ESDG sections 6.3 and 6.4, GreenDyGNN section IV-A.
         """
@@ -292,12 +299,13 @@ class Forecast(StudyResult):
         return RankCurves(tuple(rows), growth, rates, describe(facts, counts, work.groups), remarks)
 
     def steps(self, *, held_out: Runs = (), weak: bool = False, size: float = 1.0) -> StepScaling:
-        """Extrapolate the steps of the given runs of ESDG to other numbers of ranks; see ``step_scaling.extrapolate``.
+        """Extrapolate the steps of the given ESDG runs to other numbers of ranks; see ``step_scaling.extrapolate``.
 
         Args:
-            held_out: runs that are predicted and compared, not fitted.
-            weak: let the graph grow with the ranks, nodes and edges alike; otherwise it is constant.
-            size: scale of the predicted graph's nodes and edges.
+                        held_out: runs that are predicted and compared, but not used for the fit.
+                        weak: whether the graph grows with the ranks, in nodes and edges alike; otherwise it stays the
+                            same.
+                        size: factor by which the predicted graph's nodes and edges are scaled.
         """
         return extrapolate(
             self._runs,
@@ -310,15 +318,16 @@ class Forecast(StudyResult):
         )
 
     def transfers(self, **settings: Any) -> TransferStudy:
-        """Return bytes and seconds of transferring the graph, in full and as deltas; see ``estimate_transfers``."""
+        """Return bytes and seconds for transferring the graph in full and as changes; see ``estimate_transfers``."""
         return estimate_transfers(self.graph, ranks=self.ranks or None, **settings)
 
     def volumes(self, models: str | Sequence[str] = "", **settings: Any) -> VolumeStudy:
-        """Return values sent in a step by snapshot and by hypergraph partitioning; see ``estimate_volumes``.
+        """Return the values sent per step by snapshot and by hypergraph partitioning; see ``estimate_volumes``.
 
         Args:
-            models: names; by default the config's.
-            settings: of ``estimate_volumes``; hidden size, layers, protocol and seed are the config's.
+                        models: names of models; by default the config's.
+                        settings: arguments of ``estimate_volumes``; hidden size, layers, protocol and seed come from
+                            the config.
         """
         config = self.config
         settings_of_config = {
@@ -341,22 +350,22 @@ def _no_system(action: str, excluded: Mapping[str, str]) -> ConfigError:
 
 
 def calibration_settings() -> dict[str, Mapping[str, Any]]:
-    """Return system -> settings of a short run: the systems that families calibrate rates with."""
+    """Return the systems that families calibrate rates with -> the settings of a short run of each."""
     return {name: settings for family in catalogue.families() for name, settings in family.calibrated.items()}
 
 
 def calibration_runs(configs: Mapping[str, RunConfig], runs_dir: str | Path | None) -> list[StoredRun]:
-    """Train some systems for a few epochs on one rank, and return the runs; systems that fail are left out.
+    """Train some systems for a few epochs on one rank and return the runs; systems that fail are left out.
 
     Args:
-        configs: system -> its settings; ranks and epochs are overridden.
-        runs_dir: folder for the runs; by default a temporary one.
+                    configs: system -> its settings, in which ranks and epochs are replaced.
+                    runs_dir: folder for the runs; by default a temporary one.
     """
     folder = mkdtemp(prefix="dtdg-forecast-") if runs_dir is None else runs_dir
     first = next(iter(configs.values()))
     runs = []
     for name, settings in calibration_settings().items():
-        with contextlib.suppress(LabError):  # a system that cannot run on this graph measures nothing
+        with contextlib.suppress(LabError):  # a system that cannot run on this graph provides no rates
             config = (configs.get(name) or first.replace(system=name)).replace(
                 **{"ranks": 1, "parts": 1, **settings},
                 epochs=CALIBRATION_EPOCHS,

@@ -1,4 +1,4 @@
-"""Measurements of recorded runs for comparison with predictions: seconds, bytes, memory, imbalance."""
+"""Measurements of recorded runs that are compared with predictions: seconds, bytes, memory and imbalance."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 QUANTITIES = ("epoch_s", "rank_bytes", "peak_bytes", "imbalance")
-WARM_UPS = 1  # epochs that do not count: cache filling, library loading
+WARM_UPS = 1  # first epochs that are not counted, in which caches fill and libraries load
 LEAST_EPOCHS = 2
-MOST_RUNS = 48  # the newest of a folder
-SAME_EPOCH = {"epochs"}  # settings that may change during a run without affecting an epoch's cost
-LEAST_BUSY = 0.7  # processor seconds over wall seconds of a rank's own work, on an otherwise idle machine
+MOST_RUNS = 48  # number of newest runs of a folder that are used
+SAME_EPOCH = {"epochs"}  # settings that may change during a run, since an epoch costs the same with them
+LEAST_BUSY = 0.7  # lowest processor time over wall time of a rank's own work if the machine is otherwise idle
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,16 +39,16 @@ class MeasuredRun:
     """A run with the work of its epoch, and its measurements.
 
     Attributes:
-        run: as stored.
-        work: of an epoch, counted from its config and data.
-        facts: of its config.
-        step: its mean step, for the scaling model.
-        quantities: measured ``epoch_s`` (mean over the epochs that count), ``rank_bytes``, ``peak_bytes`` and
-            ``imbalance``; the known ones.
-        rpc: model of its fetches; None if there were too few.
-        shared: True if its ranks shared cores, so that its wall times apply to no other machine.
-        machine: processor, and GPUs if they computed.
-        crowded: True if its processes got less than ``LEAST_BUSY`` of their own time, because the machine was busy.
+                    run: the stored run.
+                    work: the work of an epoch, counted from its config and data.
+                    facts: facts about the model and data of its config.
+                    step: its mean step, for the scaling model.
+                    quantities: those of ``epoch_s`` (mean over the counted epochs), ``rank_bytes``, ``peak_bytes`` and
+                                    ``imbalance`` that were measured.
+                    rpc: a model of its fetches; None if there were too few.
+                    shared: whether its ranks shared cores, so that its wall times hold for no other machine.
+                    machine: the processor, and the GPUs if they computed.
+                    crowded: whether its processes were waiting for a busy machine (see ``LEAST_BUSY``).
     """
 
     run: StoredRun
@@ -63,17 +63,17 @@ class MeasuredRun:
 
     @property
     def system(self) -> str:
-        """Name of its system."""
+        """The name of its system."""
         return self.run.config.system
 
 
 @dataclass(frozen=True, slots=True)
 class FoundRuns:
-    """Runs to which rates may be fitted.
+    """The runs to which rates may be fitted.
 
     Attributes:
-        runs: the usable ones.
-        skipped: run's name -> the reason.
+                    runs: the usable runs.
+                    skipped: name of a run -> why it cannot be used.
     """
 
     runs: tuple[MeasuredRun, ...]
@@ -83,12 +83,12 @@ class FoundRuns:
 def find_runs(
     runs: Iterable[StoredRun | str | Path], *, graph: DynamicGraph | None = None, cores: int | None = None
 ) -> FoundRuns:
-    """Read runs, or all runs in folders; unusable ones are listed with the reason.
+    """Read runs, or all runs in folders; those that cannot be used are listed with the reason.
 
     Args:
-        runs: stored runs, their folders, or folders that hold such folders.
-        graph: data of all runs with its hash; other data are loaded.
-        cores: of the machine they ran on; by default this process's.
+                    runs: stored runs, their folders, or folders that contain such folders.
+                    graph: the data of all runs that have its hash; other data are loaded.
+                    cores: cores of the machine on which the runs were trained; by default this process's.
     """
     usable: list[MeasuredRun] = []
     skipped: dict[str, str] = {}
@@ -106,23 +106,23 @@ def measured_run(run: StoredRun, graph: DynamicGraph | None = None, *, cores: in
     """Return one run with the work of its epoch.
 
     Args:
-        run: finished, with at least two epochs, without live changes or artificial slowdown.
-        graph: its data; loaded by default.
-        cores: of the machine; by default this process's.
+                    run: a finished run with at least two epochs, without live changes or artificial slowdown.
+                    graph: the run's data; loaded by default.
+                    cores: cores of the machine; by default this process's.
 
     Raises:
-        DataError: it is unusable; the message gives the reason.
-        LabError: its data are not available, or cannot be counted.
+                    DataError: the run cannot be used; the message gives the reason.
+                    LabError: its data are not available, or its work cannot be counted.
     """
     check_usable(run)
     work, facts = count_work(run.config, load_for(run.config) if graph is None else graph)
     steps = run.table("steps")
     counted = steps[steps["epoch"] >= WARM_UPS]
     if counted.empty:
-        raise DataError(f"run {run.id} has one epoch: record {LEAST_EPOCHS} or more.")
+        raise DataError(f"run {run.id} has one epoch, but at least {LEAST_EPOCHS} are required.")
     cores = len(os.sched_getaffinity(0)) if cores is None else cores
     gpus = [] if run.config.device == "cpu" else run.environment.get("gpus") or []
-    own_s = float(counted[list(step_time.OWN_SECONDS)].sum(axis=1).sum())  # unknown whether crowded if GPUs compute
+    own_s = float(counted[list(step_time.OWN_SECONDS)].sum(axis=1).sum())  # says nothing if GPUs compute
     shared, crowded = run.config.ranks > cores, not gpus and float(counted["cpu_s"].sum()) < LEAST_BUSY * own_s
     step, quantities = _step(run, work, counted, shared=shared or crowded), _quantities(run, counted)
     processor = run.environment.get("cpu", {}).get("model", "unknown processor")
@@ -136,7 +136,7 @@ def _opened(runs: Iterable[StoredRun | str | Path], skipped: dict[str, str]) -> 
         if isinstance(run, StoredRun):
             opened.append(run)
             continue
-        folder = as_path(getattr(run, "path", run), "runs", RunStoreError)  # a handle of a local run has one
+        folder = as_path(getattr(run, "path", run), "runs", RunStoreError)  # the handle of a local run has a path
         is_run = (folder / "config.json").is_file()
         paths = [folder] if is_run else [file.parent for file in sorted(folder.glob("*/config.json"))[-MOST_RUNS:]]
         for path in paths:
@@ -150,24 +150,24 @@ def _opened(runs: Iterable[StoredRun | str | Path], skipped: dict[str, str]) -> 
 
 
 def check_usable(run: StoredRun) -> None:
-    """Raise unless a run finished, with two epochs or more, without live changes or artificial slowdown.
+    """Check that a run finished with at least two epochs, without live changes or artificial slowdown.
 
     Raises:
-        DataError: it did not.
+                    DataError: it did not.
     """
     if run.status != "finished":
-        raise DataError(f"run {run.id} is {run.status}: only finished runs can be compared.")
+        raise DataError(f"run {run.id} is {run.status}, but only finished runs can be compared.")
     if run.config.epochs < LEAST_EPOCHS:
-        raise DataError(f"run {run.id} has {run.config.epochs} epoch: at least {LEAST_EPOCHS} are required.")
+        raise DataError(f"run {run.id} has {run.config.epochs} epoch, but at least {LEAST_EPOCHS} are required.")
     if run.config["slow_rank"] >= 0 or run.config["congestion"] != "none" or run.config["links"]:
         raise DataError(f"run {run.id} was slowed artificially.")
     changes = [(event["data"] or {}).get("changes") or {} for event in run.events if event["kind"] == "settings"]
     if any(set(change) - SAME_EPOCH for change in changes):
-        raise DataError(f"run {run.id} had live changes: its settings changed during training.")
+        raise DataError(f"run {run.id} cannot be compared, since its settings changed during training.")
 
 
 def _step(run: StoredRun, work: EpochWork, steps: pd.DataFrame, *, shared: bool) -> MeasuredStep:
-    """Return means over the steps of an epoch, and over epochs, of each rank: they predict the mean of an epoch."""
+    """Return each rank's means over the steps of an epoch and over epochs, which predict an epoch's mean step."""
     by_rank = steps.groupby(["rank", "epoch"])[list(step_time.STEP_SECONDS)].mean().groupby("rank").mean()
     own_s = by_rank[[*step_time.OWN_SECONDS, "transfer_s"]].sum(axis=1)
     step = step_time.measured_from(
@@ -180,7 +180,7 @@ def _quantities(run: StoredRun, steps: pd.DataFrame) -> Mapping[str, float]:
     summary = run.summary
     sent = steps.groupby(["rank", "epoch"])["bytes_sent"].sum().groupby("rank").median()
     slowest = steps.groupby(["epoch", "rank"])["time_s"].sum(min_count=1).groupby("epoch").max()
-    epoch_s = float(slowest.mean())  # of the epochs that count: the first is warm-up, which is not predicted
+    epoch_s = float(slowest.mean())  # without the first epoch, since warming up is not predicted
     quantities = {
         "epoch_s": epoch_s if np.isfinite(epoch_s) else None,
         "rank_bytes": float(sent.max()) + _served(run, steps),
@@ -192,7 +192,7 @@ def _quantities(run: StoredRun, steps: pd.DataFrame) -> Mapping[str, float]:
 
 
 def _served(run: StoredRun, steps: pd.DataFrame) -> float:
-    """Return feature bytes that the busiest rank sends to other ranks in an epoch; steps do not count them."""
+    """Return the feature bytes that the busiest rank sends to others in an epoch, which steps do not count."""
     fetches, ranks = run.table("fetches"), run.config.ranks
     if ranks == 1 or len(fetches) == 0:
         return 0.0
@@ -211,5 +211,5 @@ def _rpc(run: StoredRun) -> RpcModel | None:
     rows: Sequence[Mapping[str, Any]] = fetches[fetches["rows"] > 0].to_dict("records")
     try:
         return fit_rpc(fetches_of(rows, "run")["run"]).typical
-    except DataError:  # too few of some owner
+    except DataError:  # too few fetches from some owner
         return None

@@ -1,4 +1,4 @@
-"""Errors of predictions: every measured run is predicted by rates of the others."""
+"""Errors of predictions: every measured run is predicted by rates fitted to the others."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ from dtdg_lab.visualization.studies.advice import relative_errors
 
 @dataclass(frozen=True, slots=True)
 class RunError:
-    """One predicted quantity of one run.
+    """The error of one predicted quantity of one run.
 
     Attributes:
-        run: its name.
-        system: of the run.
-        ranks: R.
-        quantity: one of ``QUANTITIES``.
-        measured: value in the run.
-        predicted: value without the run if ``left_out``.
-        left_out: True if there were other runs to predict from; otherwise its own rates were used, a weak check.
-        system_known: True if the others included runs of its system, on one or on several ranks as in this run.
-        crowded: True if other processes used the machine, which affects its seconds.
+                    run: the run's name.
+                    system: the run's system.
+                    ranks: number of ranks R.
+                    quantity: one of ``QUANTITIES``.
+                    measured: value measured in the run.
+                    predicted: predicted value.
+                    left_out: whether other runs gave the prediction; otherwise the run itself did, which is a weak
+                        check.
+                    system_known: whether the others included runs of its system, on one or on several ranks as in this
+                        run.
+                    crowded: whether other processes used the machine, which affects the run's seconds.
     """
 
     run: str
@@ -44,11 +46,11 @@ class RunError:
 
     @property
     def error(self) -> float:
-        """Predicted over measured, less 1."""
+        """Predicted over measured value, minus 1."""
         return self.predicted / self.measured - 1
 
     def row(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return the error as plain values."""
         return {name: getattr(self, name) for name in (*self.__slots__, "error")}
 
 
@@ -56,7 +58,7 @@ def learn_errors(runs: Sequence[MeasuredRun]) -> tuple[RunError, ...]:
     """Predict every run by rates of the others, quantity by quantity.
 
     Args:
-        runs: measured; a single run is predicted by its own rates, which is reported.
+                    runs: measured runs. A single run is predicted by its own rates, and marked as such.
     """
     errors = []
     for index, run in enumerate(runs):
@@ -66,14 +68,14 @@ def learn_errors(runs: Sequence[MeasuredRun]) -> tuple[RunError, ...]:
         system_known = any(kind_of(measured.system, measured.work.ranks) == kind for measured in other_runs)
         try:
             epoch = rates.predict(run.work, run.facts)
-        except PlanError:  # the others' rates do not cover this run's work
+        except PlanError:  # rates of the others do not cover this run's work
             continue
         for name in QUANTITIES:
             measured, predicted = run.quantities.get(name), float(getattr(epoch, name))
             if not measured or not predicted or not isfinite(predicted):
                 continue
             if name == "epoch_s" and run.shared:
-                continue  # ranks shared cores: its wall time applies to this machine only
+                continue  # ranks shared cores, so the wall time holds for this machine only
             identity = (run.run.id, run.system, run.work.ranks, name)
             errors.append(RunError(*identity, measured, predicted, bool(other_runs), system_known, run.crowded))
     return tuple(errors)
@@ -82,14 +84,14 @@ def learn_errors(runs: Sequence[MeasuredRun]) -> tuple[RunError, ...]:
 def summarize_errors(
     errors: Sequence[RunError], quantity: str, system: str | None = None
 ) -> tuple[float, float, int] | None:
-    """Return median and largest absolute error of a quantity, and the number of runs; None without any.
+    """Return median and largest absolute error of a quantity, and the number of runs; None if there are none.
 
     For seconds and imbalance, runs on a busy machine count only if there are no others.
 
     Args:
-        errors: of predictions.
-        quantity: name of the quantity.
-        system: of the runs; by default all.
+                    errors: errors of predictions.
+                    quantity: name of the quantity.
+                    system: system of the runs; by default all.
     """
     rows = [error.row() for error in errors if error.quantity == quantity and system in (None, error.system)]
     values = relative_errors(rows)
@@ -106,15 +108,18 @@ _RATES_OF: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class KnownError:
-    """The known error of one predicted quantity, which is printed beside it.
+    """The known error of one predicted quantity, which is printed next to it.
 
     Attributes:
-        kind: ``exact`` (a count), ``learnt`` (of runs of this system), ``of others`` (of runs of other systems) or
-            ``assumed`` (no run provides it).
-        middle: median of |predicted - measured| / measured over these runs, each left out of the fit; None if unknown.
-        worst: the largest of them.
-        runs: number of runs.
-        assumed: parts of it whose rates come from no run.
+                    kind: ``exact`` (the quantity is counted), ``learnt`` (from runs of this system), ``of others``
+                        (from runs of
+                                    other systems) or ``assumed`` (no run provides it).
+                    middle: median of abs(predicted - measured) / measured over these runs, each left out of the fit;
+                        None if
+                                    unknown.
+                    worst: the largest of these errors.
+                    runs: number of runs.
+                    assumed: parts of the quantity whose rates come from no run.
     """
 
     kind: str
@@ -137,14 +142,14 @@ class KnownError:
 def known_errors(
     errors: Sequence[RunError], rates: Rates, system: str, *, exact: frozenset[str], needs: frozenset[str]
 ) -> Mapping[str, KnownError]:
-    """Return the known error of each of ``QUANTITIES`` of a system.
+    """Return the known error of each of a system's ``QUANTITIES``.
 
     Args:
-        errors: learnt from runs.
-        rates: used for the prediction.
-        system: its name.
-        exact: quantities that its work counts exactly.
-        needs: parts of ``Rates.assumed`` that the prediction uses.
+                    errors: errors learned from runs.
+                    rates: rates used for the prediction.
+                    system: name of the system.
+                    exact: quantities that its work counts exactly.
+                    needs: parts of ``Rates.assumed`` that the prediction uses.
     """
     by_quantity: dict[str, KnownError] = {}
     for name in QUANTITIES:

@@ -72,7 +72,7 @@ class StoredRun:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The summary of the whole run; empty before its end (see ``runs.summary.SUMMARY_MEANINGS``)."""
+        """The summary of the whole run; empty until the run ends (see ``runs.summary.SUMMARY_MEANINGS``)."""
         file = self.directory.summary_file
         summary = read_object(file, newest=SCHEMA) if file.is_file() else {}
         if not isinstance(summary.get("metrics") or {}, dict):
@@ -81,24 +81,24 @@ class StoredRun:
 
     @property
     def environment(self) -> dict[str, Any]:
-        """The environment of the run."""
+        """The environment in which the run was trained."""
         return self.directory.environment()
 
     @property
     def checkpoints(self) -> tuple[StoredCheckpoint, ...]:
-        """Checkpoints to fork from, in order of steps."""
+        """The checkpoints that a new run can start from, in order of steps."""
         return self.directory.checkpoints
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """All events of all attempts in order of time: rank, attempt, step, epoch, time_ns, kind, data.
+        """All events of all attempts in order of time, each with rank, attempt, step, epoch, time_ns, kind and data.
 
-        Events with equal data share one object: copy it before you change it.
+        Events with equal data share one object, so copy it before changing it.
         """
         return self.tables.events()
 
     def table(self, name: str, *, all_attempts: bool = False) -> pd.DataFrame:
-        """Return a record table (see ``RunFrames.frames``).
+        """Return one record table (see ``RunFrames.frames``).
 
         Raises:
             UnknownNameError: the run has no such table.
@@ -109,11 +109,11 @@ class StoredRun:
         return frames[name]
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return steps and evaluations in one frame, in order of time.
+        """Return steps and evaluations in one table, in order of time.
 
         Rows of steps have ``split`` = ``train-step`` and the rank's own mean loss of the step (``global_loss`` is that
-        of all ranks). Rows of evaluations have ``split`` = ``train``, ``validation`` or ``test``, their loss, their
-        metrics as columns of their names, and no times. ``rank`` is the rank that wrote the row.
+        of all ranks). Rows of evaluations have ``split`` = ``train``, ``validation`` or ``test``, their loss, a column
+        for each metric, and no times. ``rank`` is the rank that wrote the row.
         """
         tables = self.tables.frames(("steps", "evaluations"))
         steps = tables["steps"].assign(split=TRAIN_STEP)
@@ -126,25 +126,25 @@ class StoredRun:
 
     @cached_property
     def live(self) -> RunTables:
-        """The record tables of this run as columns, for charts."""
+        """The record tables of this run as columns, which charts read."""
         with reading(self.directory.records):
             return open_tables(self.directory, self.config, all_rollups())
 
     def requests(self) -> pd.DataFrame:
-        """Return the log of changes: who asked for which setting, its old and new value, and what became of it.
+        """Return the log of requested changes: who asked for which setting, its old and new value, and the outcome.
 
-        A row for each setting, with the number of its request as index. ``time`` is seconds of training at the request.
-        ``step`` is the first step under the change; where it was not applied, the step that came next. ``who`` is
-        ``notebook``, ``page`` (a dashboard), ``tuner`` or the name of a program; in a replay ``replay of`` one of
-        these, and ``fork of`` a run for the changes that a fork began with. ``outcome`` is ``applied``, ``refused`` or
-        ``not applied`` (with the ``reason``), or, of an active run, ``asked`` or ``waiting`` for the end of an epoch.
+        There is a row for each setting, indexed by the number of its request. ``time`` is seconds of training at the
+        request. ``step`` is the first step under the change; if it was not applied, the step that came next. ``who`` is
+        ``notebook``, ``page`` (a dashboard), ``tuner`` or the name of a program; in a replay, ``replay of`` one of
+        these; and ``fork of`` a run for the changes with which a fork began. ``outcome`` is ``applied``, ``refused`` or
+        ``not applied`` (with the ``reason``); for an active run also ``asked``, or ``waiting`` for the end of an epoch.
         """
         while self.live.update():
             pass
         return changes_frame(requested_changes(self.live, ended=self.status in ENDED))
 
     def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
-        """Return the charts by name, as plotly figure dicts; the picture of its system comes first."""
+        """Return the charts by name, as dicts of plotly figures; the main picture of the run's system comes first."""
         return figures_of(self.live, x, ended=self.status in ENDED)
 
     def captions(self) -> dict[str, str]:
@@ -156,21 +156,22 @@ class StoredRun:
         return save_figures(self.figures(), folder, overwrite=overwrite)
 
     def resume(self, session: ResumingSession[R_co], **changes: Any) -> R_co:
-        """Resume a run that has ended, or was interrupted, on a session's engines (see ``Session.resume``)."""
+        """Resume a run that has ended or was interrupted, on a session's engines (see ``Session.resume``)."""
         return session.resume(self, **changes)
 
     def report(self) -> Path:
-        """Rewrite report.html and return its path; if the run cannot be read, the report stays unchanged.
+        """Rewrite report.html and return its path. If the run cannot be read, the old report stays.
 
         Raises:
-            DataError, RunStoreError: a file is damaged or of a newer version, or the report cannot be written.
+                        DataError, RunStoreError: a file is damaged or from a newer version, or the report cannot be
+                        written.
         """
         with reading(self.path):
-            return write_report(StoredRun(self.directory))  # with its tables read again
+            return write_report(StoredRun(self.directory))  # reads the tables again
 
 
 def _spread_metrics(evaluations: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with a column for each metric; records may have none."""
+    """Return the table with a column for each metric, if its rows have metrics."""
     if "metrics" not in evaluations:
         return evaluations
     metrics = [value if isinstance(value, dict) else {} for value in evaluations["metrics"]]
@@ -188,7 +189,7 @@ def open_run(path: str | Path) -> StoredRun:
 
 
 def newest_interrupted(runs_dir: Path) -> Path | None:
-    """Return the newest run in a folder of runs, if it was interrupted and can be resumed."""
+    """Return the newest run in a folder of runs, if that run was interrupted and can be resumed."""
     newest = max(runs_dir.glob("[0-9]*-[0-9]*-*"), key=lambda path: path.name, default=None)
     if newest is None:
         return None

@@ -1,4 +1,4 @@
-"""The tables of a stored run from the Parquet files of its ranks: of old rows, only the columns that sums need."""
+"""The tables of a stored run, from its Parquet files: of old rows, only the columns that sums need are read."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-_CHUNK_ROWS = 100_000  # summed at once
+_CHUNK_ROWS = 100_000  # number of old rows that are summed at once
 
 
 def open_tables(
     directory: RunDirectory, config: RunConfig, rollups: Iterable[Rollup] = (), *, recent: int = RECENT_STEPS
 ) -> RunTables:
-    """Return the tables of a stored run, from Parquet where all ranks have current files, else from their lines.
+    """Return the tables of a stored run, from Parquet files if those of all ranks are current, else from its lines.
 
     Args:
-        directory: of the run.
-        config: the settings with which it began.
-        rollups: all that charts will ask for.
-        recent: steps whose rows are kept.
+                    directory: the run's folder.
+                    config: the settings with which the run began.
+                    rollups: all sums that charts will ask for.
+                    recent: number of newest steps whose rows are kept.
 
     Raises:
-        DataError: a line is damaged, a newer version wrote it, or Parquet files are damaged and there are no lines.
-        RunStoreError: a file cannot be read.
+                    DataError: a line is damaged or from a newer version, or Parquet files are damaged and there are no
+                    lines. RunStoreError: a file cannot be read.
     """
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
@@ -66,7 +66,7 @@ def open_tables(
 
 
 def _fill(tables: RunTables, files: dict[str, list[pq.ParquetFile]]) -> None:
-    """Add the rows of Parquet files, given by table."""
+    """Add the rows of Parquet files, which are given by table."""
     _note_attempts(tables, files)
     tables.add_events(_events(files.get("events", [])))
     for name, of_table in files.items():
@@ -84,7 +84,7 @@ def _note_attempts(tables: RunTables, files: dict[str, list[pq.ParquetFile]]) ->
 
 
 def _add_table(tables: RunTables, name: str, files: list[pq.ParquetFile]) -> None:
-    """Add sums of old rows, and all columns of the newest."""
+    """Add sums of a table's old rows, and all columns of its newest rows."""
     count, recent_rows = sum(file.metadata.num_rows for file in files), tables.recent_rows
     if count <= FEW_ROWS:
         recent_rows.add_columns(name, _columns(files))
@@ -106,7 +106,7 @@ def _add_table(tables: RunTables, name: str, files: list[pq.ParquetFile]) -> Non
 
 
 def _in_order_of_time(columns: dict[str, Array]) -> dict[str, Array]:
-    """Return rows of all ranks in the order in which they were recorded; as they are where there is no clock."""
+    """Return the rows of all ranks in the order in which they were recorded; unchanged if they have no clock."""
     clock = next((columns[name] for name in CLOCKS if name in columns), None)
     if clock is None:
         return columns
@@ -115,8 +115,8 @@ def _in_order_of_time(columns: dict[str, Array]) -> dict[str, Array]:
 
 
 def _ends(steps: Array, oldest_recent: int) -> list[float]:
-    """Return the steps up to which old rows are summed at once, some rows each; recent rows follow the last one."""
-    ages = np.sort(steps if steps.dtype.kind == "i" else np.where(is_known(steps), steps, -1))  # unknown: old
+    """Return the last steps of the chunks in which old rows are summed; recent rows follow the last one."""
+    ages = np.sort(steps if steps.dtype.kind == "i" else np.where(is_known(steps), steps, -1))  # no step: old
     last = max(-1, min(oldest_recent, int(ages[len(ages) - FEW_ROWS]) - 1))
     between = np.unique(ages[_CHUNK_ROWS::_CHUNK_ROWS]).tolist()
     return [*(end for end in between if -1 < end < last), last]
@@ -126,15 +126,15 @@ class _ColumnsOnDemand(Mapping[str, Array]):
     """Columns of some rows of a table, each read when a sum first asks for it.
 
     Args:
-        clock: of the run.
-        name: of the table.
-        files: of all ranks.
-        after: step before these rows.
-        until: last step of these rows.
-        unknown: whether rows without a step are among them.
+                    clock: the run's clock.
+                    name: the table's name.
+                    files: the table's files of all ranks.
+                    after: the last step before these rows.
+                    until: the last step of these rows.
+                    unknown: whether rows without a step are included.
 
     Attributes:
-        indices: of these rows in the columns, which have more, in order of steps.
+                    indices: positions of these rows in the columns, in order of steps; the columns may hold more rows.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class _ColumnsOnDemand(Mapping[str, Array]):
         self._recorded, self._read = frozenset(recorded), dict[str, Array]()
         steps = self["step"].astype(np.float64)
         selected = np.flatnonzero(((steps > after) & (steps <= until)) | (unknown & ~is_known(steps)))
-        self.indices = selected[np.argsort(steps[selected], kind="stable")]  # those without a step last
+        self.indices = selected[np.argsort(steps[selected], kind="stable")]  # rows without a step come last
 
     def __getitem__(self, name: str) -> Array:
         if name not in self._names:
@@ -169,7 +169,7 @@ class _ColumnsOnDemand(Mapping[str, Array]):
             return _columns(self._files, [name], groups=self._groups)[name]
         if name == "seconds" and self._clock_column:
             return self._clock.seconds_of(self["attempt"], self[self._clock_column])
-        return np.full(len(self["step"]), np.nan)  # declared, and not recorded by an older version
+        return np.full(len(self["step"]), np.nan)  # an older version did not record this column
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -179,7 +179,7 @@ class _ColumnsOnDemand(Mapping[str, Array]):
 
 
 def _groups(file: pq.ParquetFile, after: float, until: float) -> list[int]:
-    """Return the groups of rows in which rows of these steps can be, or rows without a step."""
+    """Return the groups of rows that can hold rows of these steps, or rows without a step."""
     numbers = range(file.num_row_groups)
     if "step" not in file.schema.names:
         return [*numbers]
@@ -198,7 +198,7 @@ def _columns(
     *,
     groups: Sequence[list[int]] | None = None,
 ) -> dict[str, Array]:
-    """Return columns of files, of all rows or of groups of rows of each file; without columns that no file has."""
+    """Return columns of files, of all rows or of chosen groups of rows; columns that no file has are left out."""
     import pyarrow as pa
 
     parts = []
@@ -226,7 +226,7 @@ def _array(table: pa.Table, name: str) -> Array:
     if parquet.is_json(field):
         values: Array = to_frame(table.select([name]))[name].to_numpy()
         return values
-    if pa.types.is_string(field.type):  # few distinct ones, and an object for each
+    if pa.types.is_string(field.type):  # there are few distinct texts, so equal cells share one object
         encoded = column.combine_chunks().dictionary_encode()
         texts = as_objects([*encoded.dictionary.to_pylist(), None])
         column_values: Array = texts[encoded.indices.fill_null(-1).to_numpy()]

@@ -219,7 +219,7 @@ def test_links_of_a_notebook_begin_in_its_folder(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_place_that_is_not_there_is_named() -> None:
-    with pytest.raises(ConfigError, match="defines no 'Nobody'"):
+    with pytest.raises(ConfigError, match="does not define 'Nobody'"):
         code_places(catalogue.system("single"), ("dtdg_lab.systems.single.strategy:Nobody",))
     with pytest.raises(ConfigError, match=r"nowhere\.py is missing"):
         code_places(catalogue.system("single"), ("dtdg_lab.engine.nowhere",))
@@ -266,11 +266,11 @@ def test_the_picture_shows_what_the_system_does() -> None:
 def test_a_run_of_the_system_takes_the_place_of_the_small_graph(tmp_path: Path) -> None:
     run = open_run(finished_run(tmp_path, system="psg").path)
     shown = card("psg", run=run)
-    assert shown.note == f"Of run {run.id}." and shown.pictures
+    assert shown.note == f"Pictures of run {run.id}." and shown.pictures
     assert card("psg", run=str(run.path)).note == shown.note
     with pytest.raises(ConfigError, match="is the card of 'esdg'"):
         card("esdg", run=run)
-    with pytest.raises(ConfigError, match="give a run or its folder"):
+    with pytest.raises(ConfigError, match="Give a run or its folder"):
         card("psg", run=7)
 
 

@@ -187,7 +187,7 @@ def test_a_file_in_the_way_of_a_folder_is_not_hidden(done: StoredRun, tmp_path: 
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("a", "mine")]
     (tmp_path / "a").unlink()
     before = export(done, tmp_path / "a", "script").read_text()
-    with pytest.raises(RunStoreError, match="it is not a folder"):
+    with pytest.raises(RunStoreError, match="it is a file, but"):
         export(done, tmp_path / "a", "tensorboard", overwrite=True)
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("a", before)]
 

@@ -201,7 +201,7 @@ def test_errors_stand_beside_predictions_or_the_word_assumed(advice: Advice, gra
         assert "communicate assumed" in str(each.errors["epoch_s"]) or each.system == "dynahb"
     bare = forecast(ASKED, 2, {"window": 4}, runs_dir=None).advice(1.0)
     assert all(str(each.errors["epoch_s"]) == "assumed" for each in bare.suggestions)
-    assert "all are assumed" in bare.summary() and not bare.errors
+    assert "all rates are assumed" in bare.summary() and not bare.errors
 
 
 def test_figures_can_be_drawn_and_pages_read(advice: Advice) -> None:
@@ -242,7 +242,7 @@ def test_what_cannot_be_asked_is_refused(graph: DynamicGraph, tmp_path: Path) ->
         forecast(ASKED, 2, {"cache_window": 4}, systems=("psg",), runs_dir=None).advice(1.0)
     with pytest.raises(UnknownNameError, match="full_snapshots"):
         forecast(ASKED, 2, {"full_snapshot": 4})
-    with pytest.raises(ConfigError, match="give a RunConfig"):
+    with pytest.raises(ConfigError, match="needs a RunConfig"):
         forecast(3)  # type: ignore[arg-type]
     with pytest.raises(RunStoreError, match="is not a run and contains none"):
         forecast(ASKED, 2, runs=[tmp_path]).advice(1.0)

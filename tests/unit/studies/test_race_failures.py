@@ -116,7 +116,7 @@ def test_a_removed_line_leaves_its_trial_as_before(tmp_path: Path, monkeypatch: 
 def test_the_advisor_learns_from_no_run_that_was_steered_but_from_one_that_ended_early(tmp_path: Path) -> None:
     run = finished_run(tmp_path)  # its learning rate was changed at step 7
     finish(run, "finished")
-    with pytest.raises(DataError, match="had live changes"):
+    with pytest.raises(DataError, match="settings changed during training"):
         check_usable(open_run(run.path))
     for file in run.record_files().values():
         file.write_text(file.read_text().replace('"learning_rate":', '"epochs":').replace("0.003", "3"))

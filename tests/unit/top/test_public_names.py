@@ -81,7 +81,7 @@ def test_a_name_that_is_not_there_is_refused_with_those_that_are() -> None:
 def test_open_refuses_what_is_no_run_race_or_study(tmp_path: Path) -> None:
     with pytest.raises(RunStoreError, match="there is nothing at that path"):
         lab.open(tmp_path / "none")
-    with pytest.raises(RunStoreError, match=r"no run, race or study: it has no config.json, race.json or sweep.json"):
+    with pytest.raises(RunStoreError, match=r"since it has no config.json, race.json or sweep.json"):
         lab.open(tmp_path)
     (tmp_path / "notes.txt").write_text("nothing")
     with pytest.raises(RunStoreError, match="neither a run nor an export of one"):

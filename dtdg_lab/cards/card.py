@@ -176,7 +176,7 @@ def code_places(system: catalogue.System, further: tuple[str, ...] = ()) -> list
 
 def differences(places: list[CodePlace]) -> list[Difference]:
     """Return the differences from the papers that docstrings in these files state, each once."""
-    stated = [difference for file in dict.fromkeys(code.file for code in places) for difference in _to_dict(file)]
+    stated = [difference for file in dict.fromkeys(code.file for code in places) for difference in _stated_in(file)]
     return list({difference.text: difference for difference in stated}.values())
 
 

@@ -74,9 +74,6 @@ def without_empty_parts(
     return Assigned(owner, groups, "; ".join(remarks))
 
 
-# Partitions in files.
-
-
 FORMAT = "dtdg-lab partition 1"
 
 
@@ -84,14 +81,14 @@ def save_partition(partition: Partition, path: str | Path) -> Path:
     """Write a partition to one file atomically; an existing file is replaced.
 
     Args:
-        partition: of N nodes.
+        partition: the partition.
         path: the file; the suffix .npz is added if it has none.
 
     Returns:
         The file.
 
     Raises:
-        DataError: it cannot be written, or is no path.
+        DataError: the file cannot be written, or ``path`` is no path.
     """
     file = as_path(path, "path")
     file = file if file.suffix else file.with_suffix(".npz")
@@ -166,8 +163,8 @@ def check_graph(name: str, partition: Partition, graph: DynamicGraph) -> None:
     """
     if partition.data_hash and partition.data_hash != graph.data_hash:
         raise PartitionError(
-            f"{name} was made for another graph: its data hash is {partition.data_hash[:16]}, that of {graph.name!r} "
-            f"is {graph.data_hash[:16]}. Load the graph it was made for, or make a partition of this one and save it."
+            f"{name} was made for another graph: its data hash is {partition.data_hash[:16]}, but {graph.name!r} has "
+            f"{graph.data_hash[:16]}. Load the graph it was made for, or make a partition of this one and save it."
         )
     if len(partition.owner) != graph.num_nodes:
         raise PartitionError(
@@ -177,10 +174,10 @@ def check_graph(name: str, partition: Partition, graph: DynamicGraph) -> None:
 
 
 class Partitioner(Protocol):
-    """A function that divides nodes; one of a user's own is added by ``lab.register(assign, "partitioner")``.
+    """A function that divides nodes; users add theirs with ``lab.register(assign, "partitioner")``.
 
-    It may have further parameters by name: ``hops``, ``seed``, and any option of its entry, such as ``imbalance``.
-    Its result depends on its arguments only, because it is cached under them and the digest of its code.
+    It may have further keyword parameters: ``hops``, ``seed``, and any option of its entry, such as ``imbalance``.
+    Its result must depend only on its arguments, because it is cached under them and the digest of its code.
     """
 
     def __call__(self, graph: DynamicGraph, parts: int) -> Assigned:
@@ -191,7 +188,7 @@ class Partitioner(Protocol):
             parts: P, 1 to N.
 
         Raises:
-            PartitionError: the graph cannot be divided so.
+            PartitionError: the graph cannot be divided into P parts.
         """
 
 
@@ -200,7 +197,7 @@ PARTITION_VERSION = 1
 
 
 def partition_settings(name: str = "") -> tuple[str, ...]:
-    """Return the options that a partitioner may read, or with ``""`` those of all partitioners."""
+    """Return the options that a partitioner may read; with ``""`` the options of all partitioners."""
     read = [entry.options for entry in catalogue.entries("partition") if name in ("", entry.name)]
     chooser = catalogue.CHOSEN_BY["partition"]
     return tuple(dict.fromkeys(option for options in read for option in options if option != chooser))
@@ -230,12 +227,12 @@ def make_partition(
         graph: N nodes in T snapshots.
         parts: P, from 1 to N.
         hops: layers times hops per layer, for partitioners that use the size of computation graphs.
-        seed: of randomised partitioners.
+        seed: seed of randomised partitioners.
         **settings: ``assignment_order``, ``imbalance``, ``partition_file``, and options of a registered partitioner;
             they default to the glossary's values.
 
     Returns:
-        The partition; ``seconds`` is the time that making it took, also if it comes from the cache.
+        The partition; ``seconds`` is the time of making it, even if it comes from the cache.
 
     Raises:
         PartitionError: there are more parts than nodes, or the partitioner failed.
@@ -273,7 +270,7 @@ def _timed(
 
 
 def _cache_file(entry: catalogue.Entry, graph: DynamicGraph, parts: int, read: dict[str, Any]) -> Path | None:
-    """Return the file of a partition; None where the code of the partitioner is unknown."""
+    """Return the cache file of a partition; None if the code of the partitioner is unknown."""
     request = {"version": PARTITION_VERSION, "graph": graph.data_hash, "name": entry.name, "parts": parts, **read}
     code = code_digest(entry)
     if code is None:

@@ -50,10 +50,10 @@ def main(parent: str, solver: str, input_file: str, output_file: str) -> None:
 
 
 def solve_hypergraph(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
-    """Run Mt-KaHyPar on the nets of N nodes: starts, pins and weights in, (N,) parts out."""
+    """Run Mt-KaHyPar on the nets of N nodes; return their parts, (N,)."""
     import mtkahypar
 
-    # one thread: with several only the deterministic preset is reproducible, which takes three times as long
+    # one thread: with more, only the deterministic preset is reproducible, which takes three times as long
     library = mtkahypar.initialize(1)
     mtkahypar.set_seed(int(arrays["seed"]))
     context = library.context_from_preset(mtkahypar.PresetType.DEFAULT)
@@ -74,7 +74,7 @@ def solve_hypergraph(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
 
 TIME_LIMIT_S = 600.0
 POLL_S = 0.2
-EXPECTED_S = {"metis": 3e-7, "hypergraph": 5e-6}  # for each number that the solver is given, as measured on one core
+EXPECTED_S = {"metis": 3e-7, "hypergraph": 5e-6}  # seconds for each input number, measured on one core
 _REMEDY = "Choose another partitioner, such as load_aware, which needs no library."
 
 
@@ -82,12 +82,12 @@ def needs_library(name: str) -> None:
     """Check that the package ``name`` is installed.
 
     Raises:
-        NotAvailableError: it is not.
+        NotAvailableError: the package is not installed.
     """
     if importlib.util.find_spec(name) is None:
         raise NotAvailableError(
-            f"the package {name} is not installed; this partitioner needs it. Install it with: pip install {name}; or "
-            "choose another partitioner, such as load_aware."
+            f"the package {name} is not installed, but this partitioner needs it. Install it with: pip install {name}; "
+            "or choose another partitioner, such as load_aware."
         )
 
 
@@ -98,9 +98,9 @@ def in_child(
 
     Args:
         solver: such as ``"metis"``.
-        arrays: input of the solver, by name.
-        vertices: K, the number of nodes that are assigned.
-        parts: P.
+        arrays: inputs of the solver, by name.
+        vertices: number of nodes to assign, K.
+        parts: number of parts, P.
         time_limit_s: seconds after which the child is killed.
 
     Returns:
@@ -129,7 +129,7 @@ def in_child(
                 try:
                     process = _wait(child, f"{solver} divides {size}", expected_s, time_limit_s)
                 finally:
-                    child.kill()  # where this process is to stop, or the time is over; else it has ended
+                    child.kill()  # no effect if it has ended
         except subprocess.TimeoutExpired as error:
             raise PartitionError(
                 f"{solver} did not divide {size} within {time_limit_s:g} s and was stopped. {_REMEDY}"
@@ -190,7 +190,7 @@ def _read_result(solver: str, file: Path, vertices: int, parts: int) -> NDArray[
 
 
 def solve_metis(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
-    """Run METIS on K connected nodes: CSR arrays and weights in, (K,) parts out."""
+    """Run METIS on K connected nodes in CSR form; return their parts, (K,)."""
     import pymetis
 
     number = pymetis.zero_copy_dtype()

@@ -1,4 +1,4 @@
-"""Events of partitions: who owns which nodes, and which blocks of time a step is computed in."""
+"""Events of partitions and of time blocks."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
     from dtdg_lab.core.plans import SnapshotBlocks
 
 Matrix = NDArray[np.float64]
-ALWAYS = ("forward", "backward")  # a step without blocks of time computes nothing again
+ALWAYS = ("forward", "backward")  # passes of every step; ``rerun`` needs several time blocks
 MAPS = ("edges", "halo", "replicated")
 SHARES = ("cut", "halo", "replicated")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PartitionFacts(Event):
-    """Partition of N nodes in P parts, measured over T snapshots that are binned into K columns.
+    """Partition of N nodes into P parts, measured over T snapshots that are binned into K columns.
 
     Attributes:
-        partitioner: its name.
+        partitioner: name of the partitioner.
         made_by: description of the partitioner and its settings.
-        parts: P.
-        ranks: R, processes that execute the parts; 0 where no run does.
-        layout: ``halo_vertex`` or ``cached_vertex``; empty where no run uses it.
-        seconds: of making the partition.
-        rebuild_s: seconds of the whole change in the middle of a run; None at a run's start.
-        measures: ``PartitionMeasures.to_dict``.
-        predicted: pass -> (L, R, R) bytes from one rank to another in a step (part to part where there are no ranks);
-            empty where nothing was predicted.
+        parts: number of parts, P.
+        ranks: number of processes that execute the parts, R; 0 without a run.
+        layout: ``halo_vertex`` or ``cached_vertex``; empty without a run.
+        seconds: seconds of making the partition.
+        rebuild_s: seconds of the whole change during a run; None at a run's start.
+        measures: output of ``PartitionMeasures.to_dict``.
+        predicted: pass -> (L, R, R) bytes from rank to rank in a step (part to part without ranks); empty without a
+            prediction.
     """
 
     kind: ClassVar[str] = "partition"
@@ -84,32 +84,32 @@ class PartitionFacts(Event):
 
     @cached_property
     def bounds(self) -> NDArray[np.int64]:
-        """(K + 1,): column k shows snapshots bounds[k] to bounds[k + 1] - 1."""
+        """Bounds of the columns, (K + 1,): column k shows snapshots bounds[k] to bounds[k + 1] - 1."""
         return np.asarray(self.measures["bins"], np.int64)
 
     @cached_property
     def maps(self) -> Mapping[str, Matrix]:
-        """``edges`` into own nodes, ``halo`` rows received, ``replicated`` rows; (P, K) means of a snapshot."""
+        """Means per snapshot of ``edges`` into own nodes, ``halo`` rows received, ``replicated`` rows; (P, K) each."""
         return {name: self._vector(name) for name in MAPS}
 
     @cached_property
     def vertices(self) -> Matrix:
-        """(P,) owned by each part."""
+        """Number of nodes of each part, (P,)."""
         return self._vector("owned")
 
     @cached_property
     def load(self) -> Matrix:
-        """(P,) walks of up to D hops into a part's nodes, as DynaHB counts them."""
+        """Walks of up to D hops into each part's nodes, as in DynaHB; (P,)."""
         return self._vector("load")
 
     @cached_property
     def memory(self) -> Mapping[str, Matrix]:
-        """Layout -> (P,) bytes."""
+        """Memory of each part by layout, (P,) bytes each."""
         return {"halo_vertex": self._vector("halo_bytes"), "cached_vertex": self._vector("cached_bytes")}
 
     @property
     def shares(self) -> Mapping[str, float]:
-        """``cut`` edges of all edges, ``halo`` rows of those read, ``replicated`` rows of those held; from 0 to 1."""
+        """Share of ``cut`` edges in all edges, ``halo`` rows in rows read, ``replicated`` rows in rows held."""
         return {name: float(self.measures[f"{name}_share"]) for name in SHARES}
 
     @property
@@ -119,7 +119,7 @@ class PartitionFacts(Event):
 
     @property
     def imbalance(self) -> Mapping[str, float]:
-        """Of ``vertices``, ``edges`` and ``load``: the largest part's over the mean."""
+        """Largest part over the mean, for ``vertices``, ``edges`` and ``load``."""
         return self.measures["imbalance"]
 
     def _vector(self, name: str) -> Matrix:
@@ -127,32 +127,31 @@ class PartitionFacts(Event):
 
     @property
     def label(self) -> str:
-        """Its name in titles, such as ``metis, 4 parts``."""
+        """Name in titles, such as ``metis, 4 parts``."""
         return f"{self.partitioner}, {self.parts} part{'s' if self.parts > 1 else ''}"
 
     @property
     def exchanges(self) -> bool:
-        """True if rows are sent between ranks, or would be."""
+        """True if ranks exchange rows, or would."""
         return self.layout != "cached_vertex"
 
     @property
     def layout_key(self) -> tuple[object, ...]:
-        """Key that is equal for the same partition, executed in the same way."""
+        """Key of the partition and its execution, for comparison."""
         arrays = (self.vertices, *self.maps.values(), *self.predicted.values())
         names = (self.partitioner, self.parts, self.ranks, self.layout, *self.predicted)
         return (*names, *(values.tolist() for values in arrays))
 
 
-# Blocks of time, of an event ``blocks``.
-
-
-Span = tuple[int, int]  # first, and one past the last
+Span = tuple[int, int]  # start and stop
 AllToAllPhase = tuple[int, str, str, int]  # layer, pass, collective, numbers a row
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class BlockFacts(Event):
-    """T snapshots in nb blocks of time on R ranks; groups of G ranks split each snapshot by rows.
+    """T snapshots in nb time blocks on R ranks; groups of G ranks split each snapshot by rows.
+
+    The last four sequences are empty for the layout ``halo_vertex``.
 
     Attributes:
         layout: ``snapshot``, or ``halo_vertex``, whose ranks have all snapshots of their own nodes.
@@ -160,15 +159,14 @@ class BlockFacts(Event):
         row_ranks: G.
         nodes: N.
         blocks: nb.
-        requested: blocks that were set; 0 took the fewest that fit the memory.
+        requested: configured number of blocks; 0 for the fewest that fit the memory.
         bounds: (nb + 1,) block b has snapshots bounds[b] to bounds[b + 1] - 1.
-        own: [block][rank] snapshots whose spatial part the rank computes; of the layout ``snapshot`` alone.
-        rows: [rank] nodes whose rows of these snapshots it computes; of that layout alone.
-        chunks: [rank] nodes that it runs through all snapshots of a block; of that layout alone.
-        predicted: pass -> (L, R, R) bytes from one rank to another in a step; read without ``rerun`` where there is
-            none.
-        collectives: of a step, in order; of that layout alone.
+        predicted: pass -> (L, R, R) bytes from rank to rank in a step; without ``rerun`` if nothing is recomputed.
         note: uneven shares, and the reason of the number of blocks.
+        own: [block][rank] snapshots whose spatial part the rank computes.
+        rows: [rank] nodes whose rows of these snapshots it computes.
+        chunks: [rank] nodes that it runs through all snapshots of a block.
+        collectives: collectives of a step, in order.
     """
 
     kind: ClassVar[str] = "blocks"
@@ -190,7 +188,7 @@ class BlockFacts(Event):
 
     @classmethod
     def of(cls, plan: SnapshotBlocks, layout: str, **facts: Any) -> BlockFacts:
-        """Return the facts of a plan, and further ones."""
+        """Return the event of a plan, with further fields."""
         redistributes, blocks = layout == "snapshot", range(plan.blocks)
         ranks = range(plan.ranks if redistributes else 0)
         return cls(
@@ -221,14 +219,16 @@ class BlockFacts(Event):
     def entries(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the data with predictions in the order of the passes, without a rerun that sends nothing."""
         predicted = data.get("predicted") or {}
-        moved = {name: np.asarray(predicted[name], np.float64) for name in PASSES if name in predicted}
+        sent_bytes = {name: np.asarray(predicted[name], np.float64) for name in PASSES if name in predicted}
         return {
             **data,
-            "predicted": {n: sent for n, sent in moved.items() if sent.size and (n in ALWAYS or sent.any())},
+            "predicted": {
+                name: sent for name, sent in sent_bytes.items() if sent.size and (name in ALWAYS or sent.any())
+            },
         }
 
     def check(self) -> None:
-        """Raise a DataError if its spans are not those of its blocks and ranks."""
+        """Raise a DataError if the spans do not fit the blocks and ranks."""
         counts = {"own": len(self.own) if self.redistributes else self.blocks, "bounds": len(self.bounds) - 1}
         fit = set(counts.values()) == {self.blocks} and (np.diff(self.bounds) > 0).all() and self.blocks > 0
         by_rank = [self.rows, self.chunks, *self.own] if self.redistributes else []
@@ -241,32 +241,31 @@ class BlockFacts(Event):
 
     @property
     def snapshots(self) -> int:
-        """T."""
+        """Number of snapshots, T."""
         return int(self.bounds[-1] - self.bounds[0])
 
     @property
     def label(self) -> str:
-        """Its name in titles, such as ``4 blocks of 12 to 13 snapshots on 2 ranks``."""
+        """Name in titles, such as ``4 blocks of 12 to 13 snapshots on 2 ranks``."""
         sizes = np.diff(self.bounds)
         low, high = int(sizes.min()), int(sizes.max())
         size = f"{low}" if low == high else f"{low} to {high}"
-        text = (
-            f"{self.blocks:,} block{_s(self.blocks)} of {size} snapshot{_s(high)} on {self.ranks} rank{_s(self.ranks)}"
-        )
+        text = f"{self.blocks:,} block{_plural(self.blocks)} of {size} snapshot{_plural(high)}"
+        text += f" on {self.ranks} rank{_plural(self.ranks)}"
         return text if self.row_ranks == 1 else f"{text}, {self.row_ranks} to a snapshot"
 
     @property
     def redistributes(self) -> bool:
-        """True if ranks compute whole snapshots first and then nodes through time."""
+        """True if ranks compute whole snapshots first, then nodes through time."""
         return self.layout == "snapshot"
 
     @property
     def sends(self) -> bool:
-        """True if ranks send each other anything but gradients of the model."""
+        """True if ranks send each other more than gradients of the model."""
         return any(sent.any() for sent in self.predicted.values())
 
 
-def _s(count: int) -> str:
+def _plural(count: int) -> str:
     return "" if count == 1 else "s"
 
 

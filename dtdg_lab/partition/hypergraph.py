@@ -19,7 +19,7 @@ from dtdg_lab.partition.simple import mixed
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nets:
-    """K distinct nets over N nodes; net k is ``pins[starts[k]:starts[k + 1]]``.
+    """K distinct nets over N nodes; net k has the nodes ``pins[starts[k]:starts[k + 1]]``.
 
     Attributes:
         starts: (K + 1,) int64.
@@ -33,10 +33,10 @@ class Nets:
 
 
 def merged_nets(snapshots: Sequence[Snapshot]) -> Nets:
-    """Return a net for each node v and snapshot t: v and the nodes that aggregate from v at t; equal nets merged.
+    """Return a net for each node v and snapshot t, with v and the nodes that aggregate from v at t; equal nets merged.
 
-    Nets of one pin cannot be cut and are dropped; a self-loop adds no pin. Equal nets are found by comparing two sums
-    of 64-bit hashes of their pins, which collide once in 2^128 pairs. Costs O(E log E).
+    Nets of one pin cannot be cut and are dropped; a self-loop adds no pin. Equal nets have equal sums of two 64-bit
+    hashes of their pins, which collide once in 2^128 pairs. Costs O(E log E).
 
     References: ESDG section 6 (hypergraph model of node partition).
     """
@@ -92,14 +92,14 @@ def assign_hypergraph(graph: DynamicGraph, parts: int, *, seed: int = 0, imbalan
     """Minimise the rows sent in one pass: the connectivity objective km1 with one net for each (t, v).
 
     The net of v at t contains v and the nodes that aggregate from v. The sum of (parts spanned - 1) over all nets is
-    exactly the number of halo rows of the sequence; an edge cut would count a row twice where two nodes of a part
-    need it. The weight of a node is 1 plus its in-edges over all snapshots. Runs in a child process.
+    exactly the number of halo rows of the sequence; an edge cut would count a row twice if two nodes of a part need
+    it. The weight of a node is 1 plus its in-edges over all snapshots. Mt-KaHyPar runs in a child process.
 
     Args:
         graph: N nodes in T snapshots.
         parts: P, at most N.
-        seed: of Mt-KaHyPar, which runs on one thread and is then deterministic.
-        imbalance: how far the heaviest part may exceed the mean, as a share of it.
+        seed: seed of Mt-KaHyPar, which is deterministic on one thread.
+        imbalance: most by which the heaviest part may exceed the mean, as a share of it.
 
     Raises:
         NotAvailableError: mtkahypar is not installed.
@@ -114,7 +114,7 @@ def assign_hypergraph(graph: DynamicGraph, parts: int, *, seed: int = 0, imbalan
     for snapshot in graph.snapshots:
         pulls += np.diff(snapshot.indptr)
     nets = None if parts == 1 else merged_nets(graph.snapshots)
-    if nets is None or not len(nets.counts):  # nothing to cut: assigned in turn, heaviest first
+    if nets is None or not len(nets.counts):  # nothing to cut: round robin, heaviest first
         owner = np.empty(graph.num_nodes, np.int32)
         owner[np.argsort(-pulls, kind="stable")] = np.arange(graph.num_nodes) % parts
         return Assigned(owner)

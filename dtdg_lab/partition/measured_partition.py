@@ -28,11 +28,11 @@ class MeasuredPartition:
     Attributes:
         partition: which part owns each node.
         measures: cut edges, halo rows, replicated rows, load and memory.
-        predicted: ``forward`` and ``backward``, (L, P, P): bytes that part q sends to part p for layer l in one step,
-            float32, at [l, q, p], where halo rows are exchanged.
-        graph_name: of the graph.
-        partitioner: its name; for a given partition how it was made, or ``manual``.
-        model: description, with its layers.
+        predicted: ``forward`` and ``backward``, (L, P, P): bytes of float32 halo rows that part q sends to part p for
+            layer l in one step, at [l, q, p].
+        graph_name: name of the graph.
+        partitioner: name of the partitioner; for a given partition its description, or ``manual``.
+        model: description of the model.
     """
 
     partition: Partition
@@ -44,7 +44,7 @@ class MeasuredPartition:
 
     @property
     def seconds(self) -> float:
-        """Seconds that making the partition took."""
+        """Seconds of making the partition."""
         return self.partition.seconds
 
     @property
@@ -90,7 +90,7 @@ class MeasuredPartition:
         """Save the partition to a file for ``partitioner="file", partition_file=path``.
 
         Raises:
-            DataError: it cannot be written.
+            DataError: the file cannot be written.
         """
         return base.save_partition(self.partition, path)
 
@@ -113,11 +113,11 @@ def partition_graph(
         graph: T snapshots of N nodes.
         name: a partitioner of the catalogue, such as ``"metis"``, or a Partition (then ``parts`` is ignored).
         parts: P, 1 to N.
-        seed: of randomised partitioners.
-        model: whose communication is counted.
-        layers: of the model.
-        hidden: H of the model.
-        protocol: whose training snapshots are counted.
+        seed: seed of randomised partitioners.
+        model: model whose communication is counted.
+        layers: layers of the model.
+        hidden: hidden width of the model, H.
+        protocol: protocol that selects the training snapshots.
         **settings: settings of partitioners (``assignment_order``, ``imbalance``, ``partition_file``) and of the model
             (``gc_layers``, ``heads``, ``diffusion_steps``); they default to the glossary's values.
 
@@ -128,7 +128,7 @@ def partition_graph(
         DataError: the graph has too few snapshots for the protocol.
     """
     if not isinstance(graph, DynamicGraph):
-        raise ConfigError(f"partition() got {shortened(graph)}; a graph is needed: lab.datasets.load(name).")
+        raise ConfigError(f"partition() got {shortened(graph)}. Give a graph, such as lab.datasets.load(name).")
     if not isinstance(protocol, str) or protocol not in PROTOCOLS:
         raise UnknownNameError("protocol", protocol, PROTOCOLS)
     if not isinstance(model, str):
@@ -157,9 +157,9 @@ def compare_partitions(
     """Partition the same graph by several partitioners and compare them; see :func:`partition_graph`.
 
     Args:
-        graph: to be partitioned.
-        names: of partitioners; by default all that make a partition, rather than read one.
-        parts: P.
+        graph: the graph.
+        names: names of partitioners; by default all that do not read a file.
+        parts: number of parts, P.
         settings: as for :func:`partition_graph`.
     """
     names = names or tuple(name for name in catalogue.names("partition") if not base.reads_file(name))
@@ -167,11 +167,11 @@ def compare_partitions(
 
 
 def _split_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split settings into those of partitioners and those of models."""
-    of_partitioners = base.partition_settings()
-    of_models = [name for name, option in OPTIONS.items() if option.owner == "models"]
+    """Split settings into partitioner settings and model settings."""
+    partitioner_names = base.partition_settings()
+    model_names = [name for name, option in OPTIONS.items() if option.owner == "models"]
     for name in settings:
-        if name not in of_partitioners and name not in of_models:
-            raise UnknownNameError("setting of lab.partition.partition", name, [*of_partitioners, *of_models])
-    partitioner_settings = {name: value for name, value in settings.items() if name in of_partitioners}
-    return partitioner_settings, {name: value for name, value in settings.items() if name not in of_partitioners}
+        if name not in partitioner_names and name not in model_names:
+            raise UnknownNameError("setting of lab.partition.partition", name, [*partitioner_names, *model_names])
+    partitioner_settings = {name: value for name, value in settings.items() if name in partitioner_names}
+    return partitioner_settings, {name: value for name, value in settings.items() if name not in partitioner_names}

@@ -32,7 +32,7 @@ def remote_rows(snapshot: Snapshot, partition: Partition, direction: str = "in")
 
     Args:
         snapshot: N nodes.
-        partition: of the same N nodes into P parts.
+        partition: partition of the same N nodes into P parts.
         direction: edge direction: ``in`` aggregates over in-neighbours, ``out`` over out-neighbours.
 
     Returns:
@@ -40,7 +40,7 @@ def remote_rows(snapshot: Snapshot, partition: Partition, direction: str = "in")
         part, then by the source's owner, then by source.
 
     Raises:
-        PlanError: the partition is of other nodes, or the direction is unknown.
+        PlanError: the partition has other nodes, or the direction is unknown.
     """
     to_part, sources = pulls_of(snapshot, partition, direction)
     cut = np.flatnonzero(to_part != partition.owner[sources])
@@ -51,7 +51,7 @@ def pulls_of(snapshot: Snapshot, partition: Partition, direction: str) -> tuple[
     """Return the part of the target and the source node of every edge; both (E,), in the snapshot's order.
 
     Raises:
-        PlanError: the partition is of other nodes, or the direction is unknown.
+        PlanError: the partition has other nodes, or the direction is unknown.
     """
     if direction not in DIRECTIONS:
         raise PlanError(f"direction={direction!r} must be the edge direction 'in' or 'out'.")
@@ -68,7 +68,7 @@ def pulls_of(snapshot: Snapshot, partition: Partition, direction: str) -> tuple[
 def distinct_rows(
     to_part: NDArray[np.integer], sources: NDArray[np.integer], partition: Partition
 ) -> tuple[NDArray[np.int64], ...]:
-    """Return distinct (part, source) pairs, sorted by part, the source's owner, and source; both (h,), int64."""
+    """Return the distinct (part, source) pairs, sorted by part, the source's owner, and source; both (h,), int64."""
     vertices = len(partition.owner)
     owners = partition.owner[sources]
     keys = distinct((to_part.astype(np.int64) * partition.parts + owners) * vertices + sources)
@@ -86,12 +86,12 @@ def pulled_rows(snapshots: Iterable[Snapshot], partition: Partition, direction: 
     """Count rows that part q sends to part p in each of T snapshots, (T, P, P) indexed [t, q, p]; the diagonal is 0.
 
     Args:
-        snapshots: T of N nodes.
-        partition: of the same nodes.
+        snapshots: T snapshots of N nodes.
+        partition: partition of the same nodes.
         direction: edge direction: ``in`` or ``out``.
 
     Raises:
-        PlanError: the partition is of other nodes, or the direction is unknown.
+        PlanError: the partition has other nodes, or the direction is unknown.
     """
     parts, matrices = partition.parts, []
     for snapshot in snapshots:
@@ -106,29 +106,28 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionMeasures:
-    """Counts of T snapshots over N nodes in P parts; the result of :func:`measure`.
+    """Metrics of a partition of N nodes into P parts over T snapshots; the result of :func:`measure`.
 
     Attributes:
-        snapshots: the T snapshots counted, by number in the graph.
-        hops: D, the receptive field of the model in hops.
+        snapshots: the T snapshots, by number in the graph.
+        hops: receptive field of the model in hops, D.
         directions: edge directions of aggregation: ``in``, ``out``.
-        static: whether replicated rows are the same in all snapshots.
+        static: whether all snapshots replicate the same rows.
         owned: (P,) nodes of each part.
         edges: (T, P) edges into each part's own nodes.
         all_edges: (T,) edges.
         cut_edges: (T,) edges between different parts.
         halo: (T, P) rows that each part receives for one aggregation per direction.
         matrix: for each direction (P, P): rows that part q sends to part p, at [q, p], summed over the snapshots.
-        first_matrix: the same for the first of the snapshots only.
-        replicated: (T, P) nodes that a part does not own, within D hops of its own.
-        replicated_edges: (T, P) edges that a part holds for them: the edges of nodes within D - 1 hops, in each
-            direction.
+        first_matrix: the same for the first snapshot only.
+        replicated: (T, P) nodes within D hops of a part's own nodes that it does not own.
+        replicated_edges: (T, P) edges of replicated nodes within D - 1 hops, in each direction.
         load: (P,) DynaHB's load of each part: walks of up to D hops over all snapshots of the graph.
-        halo_bytes: (P,) memory of a part's share of the data where rows are exchanged: features of its own rows
-            (float32, once where they never change); for each snapshot and way its own rows' edges (int32 row starts
-            and sources, float32 weights where there are any) and the numbers of the rows sent and received (int32).
-        cached_bytes: (P,) the same where rows are replicated: features and row starts of own and replicated rows,
-            edges of own rows and of those within D - 1 hops; nothing is sent.
+        halo_bytes: (P,) memory of a part's data if rows are exchanged: features of own rows (float32, static ones
+            once); for each snapshot and direction the edges of own rows (int32 offsets and sources, float32 weights if
+            any) and the indices of rows sent and received (int32).
+        cached_bytes: (P,) memory of a part's data if rows are replicated: features and offsets of own and replicated
+            rows, edges of own rows and of rows within D - 1 hops.
     """
 
     snapshots: range
@@ -157,7 +156,7 @@ class PartitionMeasures:
 
     @property
     def parts(self) -> int:
-        """P."""
+        """Number of parts, P."""
         return len(self.owned)
 
     @property
@@ -167,17 +166,17 @@ class PartitionMeasures:
 
     @property
     def halo_share(self) -> float:
-        """Rows received over rows received and owned, of all snapshots and ways."""
+        """Share of received rows among received and own rows, over all snapshots and directions."""
         return _share(self.halo.sum(), self.halo.sum() + self._rows * len(self.directions))
 
     @property
     def replicated_share(self) -> float:
-        """Replicated rows over replicated and owned ones, of all snapshots."""
+        """Share of replicated rows among replicated and own rows, over all snapshots."""
         return _share(self.replicated.sum(), self.replicated.sum() + self._rows)
 
     @property
     def imbalance(self) -> dict[str, float]:
-        """The largest part over the mean of the parts, by ``vertices``, ``edges`` and ``load``; 1 is even."""
+        """Largest part over the mean of the parts, for ``vertices``, ``edges`` and ``load``; 1 is even."""
         return {
             "vertices": _imbalance(self.owned),
             "edges": _imbalance(self.edges.sum(axis=0)),
@@ -192,16 +191,16 @@ class PartitionMeasures:
         """Return plain numbers for an event or a chart; snapshots are binned into B <= ``columns`` bins.
 
         Returns:
-            ``parts`` P, ``vertices`` N, ``hops``, ``ways``, ``static``; ``bins`` (B + 1,) bounds: bin b stands for
-            snapshots bins[b] to bins[b + 1] - 1; ``edges``, ``halo``, ``replicated``, ``replicated_edges`` (P, B) and
-            ``all_edges``, ``cut_edges`` (B,): means of the bin's snapshots; ``owned``, ``load``, ``halo_bytes``,
-            ``cached_bytes`` (P,); ``matrix`` {way: (P, P)}, rows of all snapshots; ``totals``: rows and edges of all
-            snapshots and parts, by name; ``cut_share``, ``halo_share``, ``replicated_share``; ``imbalance``
+            ``parts`` P, ``vertices`` N, ``hops``, ``ways`` (directions), ``static``; ``bins`` (B + 1,) bounds: bin b
+            has snapshots bins[b] to bins[b + 1] - 1; ``edges``, ``halo``, ``replicated``, ``replicated_edges`` (P, B)
+            and ``all_edges``, ``cut_edges`` (B,): means over a bin's snapshots; ``owned``, ``load``, ``halo_bytes``,
+            ``cached_bytes`` (P,); ``matrix`` {direction: (P, P)}, rows of all snapshots; ``totals``: rows and edges of
+            all snapshots and parts, by name; ``cut_share``, ``halo_share``, ``replicated_share``; ``imbalance``
             {``vertices``, ``edges``, ``load``}.
         """
         bounds = np.unique(np.linspace(0, len(self.snapshots), max(columns, 1) + 1).astype(np.int64))
         by_part = ("edges", "halo", "replicated", "replicated_edges")
-        over_all = ("all_edges", "cut_edges")
+        totals = ("all_edges", "cut_edges")
         return {
             "parts": self.parts,
             "vertices": int(self.owned.sum()),
@@ -209,10 +208,10 @@ class PartitionMeasures:
             "ways": list(self.directions),
             "static": self.static,
             "bins": (bounds + self.snapshots.start).tolist(),
-            **{name: _bin_means(getattr(self, name), bounds).T.tolist() for name in (*by_part, *over_all)},
+            **{name: _bin_means(getattr(self, name), bounds).T.tolist() for name in (*by_part, *totals)},
             **{name: getattr(self, name).tolist() for name in ("owned", "load", "halo_bytes", "cached_bytes")},
             "matrix": {direction: rows.tolist() for direction, rows in self.matrix.items()},
-            "totals": {name: int(getattr(self, name).sum()) for name in (*by_part, *over_all)},
+            "totals": {name: int(getattr(self, name).sum()) for name in (*by_part, *totals)},
             "cut_share": self.cut_share,
             "halo_share": self.halo_share,
             "replicated_share": self.replicated_share,
@@ -233,20 +232,20 @@ def measure(
 
     Args:
         graph: T snapshots of N nodes.
-        partition: of the same nodes.
-        snapshots: consecutive ones; all by default.
+        partition: partition of the same nodes.
+        snapshots: consecutive snapshots; all by default.
         hops: D = layers times hops per layer, at least 1.
         directions: edge directions that the model aggregates over: ``in``, ``out`` or both.
-        static: replicate the D-hop neighbourhood of the union of the snapshots (for memories ``per_vertex`` and
-            ``neighbourhood``, whose state runs through all of them), instead of that of each snapshot.
+        static: whether to replicate the D-hop neighbourhood in the union of the snapshots (for memories ``per_vertex``
+            and ``neighbourhood``, whose state runs through all of them), instead of one for each snapshot.
 
     Raises:
-        PlanError: the partition is of other nodes, or snapshots, hops or ways are not allowed.
+        PlanError: the partition has other nodes, or snapshots, hops or directions are not allowed.
     """
     numbers = range(graph.num_snapshots) if snapshots is None else snapshots
     if hops < 1 or not numbers or numbers.step != 1 or numbers.start < 0 or numbers.stop > graph.num_snapshots:
         raise PlanError(
-            f"snapshots {numbers} with hops={hops}: give at least one consecutive snapshot of 0 to "
+            f"snapshots {numbers} with hops={hops} are not allowed: give at least one consecutive snapshot of 0 to "
             f"{graph.num_snapshots - 1}, and at least 1 hop."
         )
     times = [graph.snapshots[t] for t in numbers]
@@ -291,9 +290,9 @@ def _count_pulls(times: Sequence[Snapshot], partition: Partition, direction: str
     for row, snapshot in enumerate(times):
         to_part, sources = pulls_of(snapshot, partition, direction)
         edges[row] = np.bincount(to_part, minlength=parts)
-        across = np.flatnonzero(to_part != partition.owner[sources])
-        cut[row] = len(across)
-        part, source = distinct_rows(to_part[across], sources[across], partition)
+        cut_edges = np.flatnonzero(to_part != partition.owner[sources])
+        cut[row] = len(cut_edges)
+        part, source = distinct_rows(to_part[cut_edges], sources[cut_edges], partition)
         halo[row] = np.bincount(part, minlength=parts)
         sent = np.bincount(partition.owner[source] * parts + part, minlength=parts * parts)
         matrix += sent
@@ -310,17 +309,17 @@ def _memory(
     part_edges = sum((counts.edges.sum(axis=0) for counts in pulled.values()), np.zeros(partition.parts, np.int64))
     part_rows = np.broadcast_to(partition.counts, replicated.shape)
     all_rows = part_rows + replicated
-    moved = sum(
+    exchanged = sum(
         (counts.matrix.sum(axis=0) + counts.matrix.sum(axis=1) for counts in pulled.values()),
         np.zeros(partition.parts, np.int64),
     )
 
-    def stored(rows: Counts) -> Counts:  # a value for each feature, and where each row of edges starts
+    def stored(rows: Counts) -> Counts:  # features and row offsets
         values = rows.max(axis=0) if graph.static_features else rows.sum(axis=0)
         return graph.num_features * values + len(pulled) * (rows + 1).sum(axis=0)
 
     return {
-        "halo_bytes": 4 * (stored(part_rows) + numbers_per_edge * part_edges + moved),
+        "halo_bytes": 4 * (stored(part_rows) + numbers_per_edge * part_edges + exchanged),
         "cached_bytes": 4 * (stored(all_rows) + numbers_per_edge * (part_edges + edges.sum(axis=0))),
     }
 
@@ -336,8 +335,8 @@ def _share(part: np.integer | int, total: np.integer | int) -> float:
     return float(part) / float(total) if total else 0.0
 
 
-def _imbalance(of_parts: NDArray[Any] | Sequence[float]) -> float:
-    values = np.asarray(of_parts, dtype=np.float64)
+def _imbalance(values_by_part: NDArray[Any] | Sequence[float]) -> float:
+    values = np.asarray(values_by_part, dtype=np.float64)
     return float(values.max() / values.mean()) if values.any() else 1.0
 
 
@@ -359,8 +358,8 @@ def cached_measures(
 ) -> PartitionMeasures:
     """Return the result of :func:`measure`, cached on disk by graph, owners of the nodes and arguments.
 
-    If several processes ask at once, the first counts, and the others wait and read the result. A damaged file is
-    replaced; an unwritable cache is ignored.
+    If several processes request it, the first one computes it, and the others wait and read the result. A damaged file
+    is replaced; an unwritable cache is ignored.
     """
     numbers = range(graph.num_snapshots) if snapshots is None else snapshots
     request = {
@@ -402,9 +401,9 @@ def measures_for(
 
     Args:
         graph: T snapshots of N nodes.
-        partition: of the same nodes.
-        facts: of the model.
-        snapshots: of the training split.
+        partition: partition of the same nodes.
+        facts: facts of the model.
+        snapshots: snapshots of the training split.
     """
     return cached_measures(
         graph,

@@ -1,4 +1,4 @@
-"""METIS on the union of all snapshots, an undirected graph weighted by the number of snapshots of each pair."""
+"""METIS on the union of all snapshots: an undirected graph whose pairs weigh as many as snapshots contain them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class UnionGraph:
 def union_graph(snapshots: Sequence[Snapshot]) -> UnionGraph:
     """Return the union of T snapshots over the same N nodes: duplicates merged, symmetrised, self-loops dropped.
 
-    Costs O(E log E) for all E edges; memory O(N + E of the union), and 64 MiB of edges that are sorted together.
+    Costs O(E log E) for all E edges; memory O(N + E of the union), plus 64 MiB for sorting edges.
 
     References: FlareDTDG section 4 (METIS on the union graph).
     """
@@ -69,11 +69,11 @@ def union_graph(snapshots: Sequence[Snapshot]) -> UnionGraph:
     return UnionGraph(indptr, sources(keys[order]), snapshots_of[order])
 
 
-# Runs of rising keys are merged: numpy's stable sort takes a quarter of the time of its default one there.
+# numpy's stable sort merges ascending runs in a quarter of the time of its default sort.
 
 
 def _pairs_of(snapshot: Snapshot) -> NDArray[np.int64]:
-    """Return each pair of different nodes that an edge joins once, as the key of an edge into the lower one; rising."""
+    """Return the keys of all pairs of adjacent nodes, each once as an edge into the lower node; ascending."""
     rows, columns = snapshot.rows(), snapshot.indices
     up, down = np.flatnonzero(rows < columns), np.flatnonzero(rows > columns)
     down = down[stable_order(columns[down])]
@@ -85,20 +85,20 @@ def _pairs_of(snapshot: Snapshot) -> NDArray[np.int64]:
 def _merge(
     pairs: NDArray[np.int64], counts: NDArray[np.float64], arrays: list[NDArray[np.int64]]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the distinct keys of all, rising, with their counts; the rising ``pairs`` occur ``counts`` times."""
+    """Merge ascending ``pairs``, which occur ``counts`` times, with arrays of keys; return distinct keys and counts."""
     keys = np.concatenate(arrays)
     keys.sort(kind="stable")
     starts = np.flatnonzero(np.diff(keys, prepend=-1))
-    new, occurs = keys[starts], np.diff(starts, append=len(keys)).astype(np.float64)
+    new, new_counts = keys[starts], np.diff(starts, append=len(keys)).astype(np.float64)
     if not len(pairs):
-        return new, occurs
+        return new, new_counts
     keys = np.concatenate([pairs, new])
     order = np.argsort(keys, kind="stable")
-    return distinct(keys[order]), sums_of_equal(keys[order], np.concatenate([counts, occurs])[order])
+    return distinct(keys[order]), sums_of_equal(keys[order], np.concatenate([counts, new_counts])[order])
 
 
 def restricted(union: UnionGraph, vertices: NDArray[np.int64]) -> UnionGraph:
-    """Return the subgraph induced by some nodes, renumbered in their order; costs O(their pairs).
+    """Return the subgraph induced by some nodes, renumbered in their order.
 
     Args:
         union: N nodes.
@@ -127,45 +127,45 @@ def cut_union(union: UnionGraph, weights: NDArray[np.float64], parts: int, *, se
         union: N nodes.
         weights: (N,) node weights in any unit, above 0 for some nodes.
         parts: P, at most N.
-        seed: of METIS, below 2^31.
-        imbalance: how far the heaviest part may exceed the mean, as a share of it; METIS does not guarantee it.
+        seed: seed of METIS, below 2^31.
+        imbalance: most by which the heaviest part may exceed the mean, as a share of it; METIS does not guarantee it.
 
     Raises:
         PartitionError: METIS crashed, failed or timed out.
 
     References: Karypis, Kumar 1998 (METIS 5, k-way; recursive bisection up to 8 parts).
     """
-    joined = np.flatnonzero(np.diff(union.indptr))
-    alone = np.flatnonzero(np.diff(union.indptr) == 0)
+    connected = np.flatnonzero(np.diff(union.indptr))
+    isolated = np.flatnonzero(np.diff(union.indptr) == 0)
     owner = np.zeros(len(union.indptr) - 1, np.int32)
-    if 1 < parts < len(joined):
+    if 1 < parts < len(connected):
         arrays = {
-            **_rows_of(union, joined),
-            "vertex_weights": fitting(weights[joined] * MAX_SUM / weights[joined].sum()),
+            **_rows_of(union, connected),
+            "vertex_weights": fitting(weights[connected] * MAX_SUM / weights[connected].sum()),
             "parts": np.array(parts),
             "seed": np.array(seed),
             "imbalance": np.array(imbalance),
         }
-        owner[joined] = in_child("metis", arrays, vertices=len(joined), parts=parts)
+        owner[connected] = in_child("metis", arrays, vertices=len(connected), parts=parts)
     else:  # trivial: one part, or at least as many parts as connected nodes
-        owner[joined] = np.arange(len(joined)) % parts
-    owner[alone] = _to_smallest(np.bincount(owner[joined], minlength=parts), len(alone))
+        owner[connected] = np.arange(len(connected)) % parts
+    owner[isolated] = _to_smallest(np.bincount(owner[connected], minlength=parts), len(isolated))
     return without_empty_parts(owner, parts, weights)
 
 
-def _rows_of(union: UnionGraph, joined: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+def _rows_of(union: UnionGraph, connected: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
     """Return the adjacency rows of the connected nodes, renumbered; the rows of isolated nodes are empty."""
     number = np.zeros(len(union.indptr) - 1, np.int64)
-    number[joined] = np.arange(len(joined))
+    number[connected] = np.arange(len(connected))
     return {
-        "indptr": np.concatenate([union.indptr[joined], union.indptr[-1:]]),
+        "indptr": np.concatenate([union.indptr[connected], union.indptr[-1:]]),
         "indices": number[union.indices],
         "edge_weights": fitting(union.snapshots),
     }
 
 
 def _to_smallest(counts: NDArray[Any], number: int) -> NDArray[np.int32]:
-    """Return parts for ``number`` nodes, each assigned to the part with the fewest nodes; ties go to the lower part."""
+    """Assign ``number`` nodes one by one to the part with the fewest nodes; ties go to the lower part."""
     counts = counts.astype(np.int64)
     # part p gets its k-th extra node when the lowest count is counts[p] + k: sort these levels
     level = int(counts.max()) + number // len(counts) + 1
@@ -185,10 +185,10 @@ def assign_metis(graph: DynamicGraph, parts: int, *, seed: int = 0, imbalance: f
     part with the fewest nodes. METIS runs in a child process.
 
     Args:
-        graph: N nodes in T snapshots; labelled nodes have a class at any time; all count if none has.
+        graph: N nodes in T snapshots; nodes with a class at any time are labelled, or all nodes if none has.
         parts: P, at most N.
-        seed: of METIS.
-        imbalance: how far the heaviest part may exceed the mean, as a share of it; METIS does not guarantee it.
+        seed: seed of METIS.
+        imbalance: most by which the heaviest part may exceed the mean, as a share of it; METIS does not guarantee it.
 
     Raises:
         NotAvailableError: pymetis is not installed.

@@ -1,4 +1,4 @@
-"""Neighbourhoods of k hops along the edges of aggregation: what a part replicates to compute without exchanges."""
+"""Neighbourhoods of k hops along the edges of aggregation, which a part replicates to compute without exchanges."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dtdg_lab.graphs.snapshot import (
     targets,
 )
 
-MOST_HOPS = 126  # int8, with one value left for "beyond"
+MOST_HOPS = 126  # maximum in int8, with one value reserved for farther nodes
 KEYS_AT_ONCE = 1 << 23  # edges sorted together: 64 MiB
 
 
@@ -42,7 +42,7 @@ def hop_distance(
     to the next. For many calls over the same snapshots, pass their :func:`union_of` instead.
 
     Args:
-        snapshots: at least one, all over the same N nodes.
+        snapshots: one or more snapshots of the same N nodes.
         own: (n,) the nodes at distance 0.
         hops: D, the maximum distance, 0 to 126.
         directions: edge directions of aggregation: ``in``, ``out`` or both.
@@ -81,13 +81,13 @@ def within_hops(
         directions: edge directions of aggregation.
 
     Returns:
-        D + 1 arrays (N, ceil(P / 64)): bit p % 64 of word p // 64 says whether the node is within that many hops of
-        part p's own nodes; read them with :func:`outside`.
+        D + 1 arrays (N, ceil(P / 64)): bit p % 64 of word p // 64 is set if the node is within that many hops of part
+        p's own nodes; read them with :func:`outside`.
 
     Raises:
         PlanError: no snapshots, or unknown directions.
     """
-    # the set of parts that reach a node propagates to its sources: along reversed edges
+    # sets of parts propagate from a node to its sources, along reversed edges
     pulled_by = [transposed(lists) for lists in lists_of(snapshots, directions)]
     reached = _own_bits(owner, parts)
     all_reached = [reached]
@@ -97,7 +97,7 @@ def within_hops(
             rows = np.flatnonzero(np.diff(lists.indptr))
             if len(rows):
                 wider[rows] |= np.bitwise_or.reduceat(reached[lists.indices], lists.indptr[rows], axis=0)
-        if np.array_equal(wider, reached):  # nothing is farther
+        if np.array_equal(wider, reached):
             break
         reached = wider
         all_reached.append(reached)
@@ -136,11 +136,11 @@ def union_of(snapshots: Sequence[Snapshot]) -> Snapshot:
         PlanError: no snapshots, or snapshots of different numbers of nodes.
     """
     if not snapshots:
-        raise PlanError("the union needs at least one snapshot.")
+        raise PlanError("the union needs at least one snapshot, but there is none.")
     vertices = snapshots[0].num_nodes
     if any(snapshot.num_nodes != vertices for snapshot in snapshots):
         raise PlanError(
-            f"snapshots of {sorted({s.num_nodes for s in snapshots})} nodes; all must have the same number."
+            f"snapshots have {sorted({s.num_nodes for s in snapshots})} nodes, but all must have the same number."
         )
     if len(snapshots) == 1:
         snapshot = snapshots[0]
@@ -158,7 +158,7 @@ def union_of(snapshots: Sequence[Snapshot]) -> Snapshot:
 
 
 def _merge(merged: NDArray[np.int64], arrays: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Return the distinct keys of all; each array rises, and a stable sort merges such runs."""
+    """Return the distinct keys of ascending arrays; a stable sort merges such runs quickly."""
     keys = np.concatenate([merged, *arrays])
     keys.sort(kind="stable")
     return distinct(keys)
@@ -182,21 +182,21 @@ def count_replicated(
     """Count replicated rows and edges.
 
     Args:
-        snapshots: T, all over the same N nodes.
-        partition: of the same nodes into P parts.
+        snapshots: T snapshots of the same N nodes.
+        partition: partition of the same nodes into P parts.
         hops: D, at least 1.
         directions: edge directions of aggregation.
-        static: replicate the D-hop neighbourhood of the union of all snapshots, instead of that of each snapshot.
+        static: whether to replicate the D-hop neighbourhood in the union of all snapshots, instead of one for each.
 
     Returns:
-        Remote nodes within D hops of a part's own nodes, and the edges into those within D - 1 hops in each
+        Number of remote nodes within D hops of a part's own nodes, and of the edges of those within D - 1 hops in each
         direction; both (T, P).
     """
     rows, edges = np.zeros((2, len(snapshots), partition.parts), np.int64)
     if partition.parts == 1:  # all nodes are its own
         return rows, edges
     spans = [slice(0, len(snapshots))] if static else [slice(t, t + 1) for t in range(len(snapshots))]
-    number = np.empty(len(partition.owner), np.int32)  # of a node among those with edges
+    number = np.empty(len(partition.owner), np.int32)  # index of a node among the nodes with edges
     for span in spans:
         busy, compact = _with_edges(union_of(snapshots[span]), number)
         if not len(busy):

@@ -1,4 +1,4 @@
-"""Volume of a step of ESDG: collectives between spatial and temporal parts of layers, beside the paper's count."""
+"""Volume of a step of ESDG: the collectives between spatial and temporal parts of layers, compared with the paper."""
 
 from __future__ import annotations
 
@@ -15,11 +15,8 @@ from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.partition.measures import Counts
 from dtdg_lab.partition.volume import Volume, empty_counts, pulled_volume
 
-# What a step of ESDG sends between the spatial and the temporal parts of layers, by collective, beside the paper's
-# count.
-#
 # Every collective sends a row for each node and snapshot once. The paper counts six a layer: to nodes and back to
-# snapshots, in forward, in the rerun and in backward. Ours are fewer, or of other widths, where ``why`` says so.
+# snapshots, in forward, in the rerun and in backward. ``why`` explains where ours are fewer or have other widths.
 
 
 _NARROW = (
@@ -38,16 +35,16 @@ _WEIGHTS = "the paper has EvolveGCN-O only; these weights read the data, and a r
 
 @dataclass(frozen=True, slots=True)
 class AllToAllCost:
-    """One collective of a step, or none where the paper has one.
+    """A collective of a step, ours or the paper's.
 
     Attributes:
-        layer: of the model, from 0.
-        pass_name: ``forward``, ``rerun`` (the same again, in all blocks but the last) or ``backward``.
+        layer: layer of the model, from 0.
+        pass_name: ``forward``, ``rerun`` (forward again, in all blocks but the last) or ``backward``.
         collective: ``to_vertices``, ``to_snapshots``, ``summaries`` or ``weights``.
-        width: numbers in a row; 0 without such a collective.
-        paper: the paper's width; 0 where the paper has no such collective.
-        why: the reason of a difference; empty where both are equal.
-        only_last: whether the last block alone has it in the forward pass.
+        width: numbers in a row; 0 if we have no such collective.
+        paper: the paper's width; 0 if the paper has no such collective.
+        why: reason of a difference; empty if the widths are equal.
+        only_last: whether only the last block has it in the forward pass.
     """
 
     layer: int
@@ -70,21 +67,21 @@ def collectives(
     reuse: bool = False,
     **options: Any,
 ) -> tuple[AllToAllCost, ...]:
-    """Return the collectives of a step in order, including those that are not sent.
+    """Return the collectives of a step in order, including those that send nothing.
 
     Args:
         model: name in the catalogue.
         features: F.
         hidden: H.
-        layers: of the model.
-        pairs: numbers of a node that pairs are scored from (link prediction); 0 where the loss is a sum over nodes.
-        blocks: nb; with one block, nothing is recomputed.
-        reuse: whether Ã x of the data is kept from an earlier step (option ``halo_reuse``): it is not sent again.
-        options: of the model.
+        layers: layers of the model.
+        pairs: outputs of a node that pairs are scored from (link prediction); 0 if the loss is a sum over nodes.
+        blocks: number of blocks, nb; with one block, nothing is recomputed.
+        reuse: whether Ã x of the data is cached from an earlier step (option ``halo_reuse``), and not sent again.
+        options: options of the model.
 
     Raises:
         UnknownNameError: there is no such model.
-        UnsupportedError: its memory does not run through time node by node.
+        UnsupportedError: the model's memory does not run through time node by node.
         ConfigError: a size is below 1, or an option's value is not allowed.
 
     References: ESDG sections 4.2 (two redistributions a layer, mirrored by backward) and 3.1 (rerun).
@@ -103,7 +100,7 @@ def collectives(
 
 
 def sent(costs: tuple[AllToAllCost, ...]) -> tuple[AllToAllCost, ...]:
-    """Return the collectives that are sent."""
+    """Return the collectives that send something."""
     return tuple(cost for cost in costs if cost.width)
 
 
@@ -117,7 +114,7 @@ def _gathered(name: str, widths: Sequence[int], why: str, *, blocks: int) -> Ite
 
 @dataclass(frozen=True, slots=True)
 class _TemporalLayers:
-    """Layers of a model whose nodes run through time; names as the arguments of :func:`collectives`."""
+    """Layers of a model whose nodes run through time; fields are the arguments of :func:`collectives`."""
 
     model: str
     widths: tuple[int, ...]
@@ -165,7 +162,7 @@ class _TemporalLayers:
             width = output.width if output.learned else 0
             why = _difference(_NARROW, output.width, paper) if output.learned else _CONSTANT
             yield AllToAllCost(layer, "backward", "to_snapshots", width, paper, why)
-            if layer:  # the gradient of a layer's input, which the layer before gives
+            if layer:  # gradient of the layer's input
                 yield AllToAllCost(layer, "backward", "to_vertices", self.hidden, self.hidden)
 
     def _readout(self, pass_name: str, collective: str) -> AllToAllCost:
@@ -181,25 +178,21 @@ def _difference(template: str, ours: int, paper: int) -> str:
     return template.format(ours=ours, paper=paper) if ours != paper else ""
 
 
-# Rows, numbers and bytes that a step of ESDG sends from rank to rank, computed before anything is sent.
-
-
 def collective_rows(
     blocks: SnapshotBlocks, name: str, *, pass_name: str = "forward", only_last: bool = False
 ) -> Counts:
     """Count rows from rank p to rank q of one collective in all blocks of a pass, at [p, q]: (R, R); none to itself.
 
-    In a block p sends q the rows of its own snapshots and of q's chunk of nodes (``to_vertices``), or those of q's
-    snapshots and of its own chunk (``to_snapshots``); ``summaries`` are one row for each own snapshot, to all of the
-    column, and on the way back from all of them; ``weights`` are likewise one row of each rank with a snapshot. Rows
-    stay within a column. Over all pairs that is S N (R - 1) / R in each pass but ``rerun``, where all shares are even
-    and ``row_ranks`` is 1.
+    In a block, p sends to q the rows of its own snapshots and q's chunk of nodes (``to_vertices``), or of q's snapshots
+    and its own chunk (``to_snapshots``). ``summaries`` are one row for each own snapshot to all ranks of the column,
+    and in backward from all of them. ``weights`` are one row of each rank with a snapshot. Rows stay within a column.
+    With even shares and ``row_ranks`` of 1, the total is S N (R - 1) / R in each pass except ``rerun``.
 
     Args:
-        blocks: who has which snapshots and nodes.
+        blocks: snapshots and nodes of each rank.
         name: ``to_vertices``, ``to_snapshots``, ``summaries`` or ``weights``.
         pass_name: ``forward``, ``backward``, or ``rerun``: all blocks but the last.
-        only_last: whether the last block alone has it.
+        only_last: whether only the last block has it.
     """
     ranks, last = range(blocks.ranks), blocks.blocks - 1
     passed = range(last if only_last else 0, last if pass_name == "rerun" else last + 1)
@@ -218,9 +211,9 @@ def redistributed(blocks: SnapshotBlocks, collectives: Sequence[AllToAllCost], l
     """Count the volume of the collectives of a step.
 
     Args:
-        blocks: who has which snapshots and nodes.
-        collectives: of a step, by :func:`dtdg_lab.partition.redistribution_volume.collectives`.
-        layers: L.
+        blocks: snapshots and nodes of each rank.
+        collectives: collectives of a step, by :func:`dtdg_lab.partition.redistribution_volume.collectives`.
+        layers: number of layers, L.
     """
     rows, numbers = empty_counts(layers, blocks.ranks), empty_counts(layers, blocks.ranks)
     for cost in collectives:
@@ -234,16 +227,16 @@ def redistributed(blocks: SnapshotBlocks, collectives: Sequence[AllToAllCost], l
 def pulled_by_groups(
     snapshots: Sequence[Snapshot], blocks: SnapshotBlocks, pulls: Sequence[Pull], *, rerun: bool, reuse: bool = False
 ) -> Volume:
-    """Count the pulls in a hybrid, whose groups of ranks split each snapshot by rows: halo rows of a group.
+    """Count the halo rows within groups of ranks that split each snapshot by rows; none if ``row_ranks`` is 1.
 
-    Rows that ``top`` gathers are not counted. With ``row_ranks`` 1 there are none.
+    Rows that ``top`` gathers are not counted.
 
     Args:
-        snapshots: of the graph, by number; those of ``blocks`` are counted.
-        blocks: who has which snapshots and rows.
-        pulls: of the model.
-        rerun: whether a block's pulls are repeated on the way back.
-        reuse: whether pulls of the data alone are kept from an earlier step.
+        snapshots: all snapshots of the graph; those of ``blocks`` are counted.
+        blocks: snapshots and rows of each rank.
+        pulls: pulls of the model.
+        rerun: whether backward repeats a block's pulls.
+        reuse: whether pulls of the data alone are cached from an earlier step.
     """
     group_size = blocks.row_ranks
     if group_size == 1:
@@ -278,7 +271,7 @@ def _between_ranks(rows_by_snapshot: Counts, blocks: SnapshotBlocks, stop: int) 
     return rows
 
 
-# ESDG sections 6.3, Figures 5 and 7, on 128 GPUs: speed-ups over 1; strong is the best of all its graphs and models
+# ESDG section 6.3, Figures 5 and 7: speed-ups of 128 GPUs over 1; strong (False) is the best of all graphs and models
 PAPER_SPEEDUPS: Mapping[bool, Mapping[str, float]] = MappingProxyType(
     {
         False: MappingProxyType({"cdgcn": 30.0, "tmgcn": 30.0, "evolvegcn-o": 30.0}),

@@ -19,23 +19,20 @@ def assign_from_file(graph: DynamicGraph, parts: int, *, partition_file: str = "
     Args:
         graph: N nodes.
         parts: P, as in the file.
-        partition_file: written by ``save`` of a partition.
+        partition_file: file written by ``save`` of a partition.
 
     Raises:
         ConfigError: no file is given.
         DataError: the file is missing or damaged.
-        PartitionError: it is for another graph, or for another number of parts.
+        PartitionError: the file belongs to another graph, or has another number of parts.
     """
     if not partition_file:
         raise ConfigError(
-            "partitioner 'file' needs the option partition_file. Set it to a file written by .save(path) of a "
-            "partition, or choose another partitioner."
+            "partitioner 'file' needs the option partition_file. Set it to a file that .save(path) of a partition "
+            "has written, or choose another partitioner."
         )
     partition = load_partition(partition_file, graph, parts)
     return Assigned(partition.owner, partition.groups, f"made by {partition.made_by}" if partition.made_by else "")
-
-
-# A 64-bit hash that is the same on every machine.
 
 
 def mixed(numbers: NDArray[Any], key: int) -> NDArray[np.uint64]:
@@ -56,24 +53,20 @@ def mixed(numbers: NDArray[Any], key: int) -> NDArray[np.uint64]:
 
 
 def assign_hash(graph: DynamicGraph, parts: int, *, seed: int = 0) -> Assigned:
-    """Give node v to part h(v, seed) mod P, where h mixes 64 bits.
+    """Assign node v to part h(v, seed) mod P, where h is a 64-bit hash.
 
     A node's part depends only on its number, the seed and P, so any process can compute it without a table. Part sizes
-    vary as in random draws. A part that stays empty, which happens where P is close to N, gets a node of the largest
-    part.
+    vary as in random draws. An empty part, likely only if P is close to N, gets a node of the largest part.
 
     Args:
         graph: N nodes.
         parts: P, at most N.
-        seed: chooses the hash.
+        seed: seed of the hash.
 
     References: common practice, such as the hash partitions of Pregel (Malewicz et al. 2010, section 4.1).
     """
     owner = mixed(np.arange(graph.num_nodes), key(seed, "partition/hash")) % np.uint64(parts)
     return without_empty_parts(owner, parts, np.zeros(graph.num_nodes))
-
-
-# Loads of nodes: how much is computed for them, over all snapshots.
 
 
 def vertex_loads(graph: DynamicGraph, hops: int) -> NDArray[np.float64]:
@@ -109,9 +102,6 @@ def vertex_loads(graph: DynamicGraph, hops: int) -> NDArray[np.float64]:
     return loads
 
 
-# Load-aware partitioning.
-
-
 GROUPS = 10
 
 
@@ -120,17 +110,17 @@ def assign_load_aware(
 ) -> Assigned:
     """Sort nodes by load, heaviest first, and assign them to parts in rounds of one node per part.
 
-    The nodes of a part, in the same order, are cut into 10 equal groups (fewer where it has fewer nodes). A node batch
+    The nodes of a part, in the same order, are cut into 10 equal groups (fewer if it has fewer nodes). A node batch
     takes the same share of each group, so that batches have similar loads.
 
     Args:
         graph: N nodes in T snapshots.
         parts: P, at most N.
-        hops: L, depth of the computation graphs. Ties in load go to the lower node.
+        hops: depth of the computation graphs, L. Ties in load go to the lower node.
         assignment_order: ``plain`` uses the order 1..P in every round; ``boustrophedon`` alternates 1..P and P..1.
 
     Returns:
-        owners, and groups 0 (heaviest) to 9.
+        Owners, and groups 0 (heaviest) to 9.
 
     Raises:
         ConfigError: ``assignment_order`` is unknown.
@@ -146,11 +136,11 @@ def assign_load_aware(
 
 
 def deal(loads: NDArray[np.float64], parts: int, assignment_order: str = "boustrophedon") -> NDArray[np.int32]:
-    """Assign K nodes by load, as :func:`assign_load_aware` does for a whole graph; return their parts, (K,).
+    """Assign K nodes by load, as in :func:`assign_load_aware`; return their parts, (K,).
 
     Args:
-        loads: (K,) of the nodes.
-        parts: P; where K is at least P, every part gets a node.
+        loads: (K,) loads of the nodes.
+        parts: number of parts, P; every part gets a node if K is at least P.
         assignment_order: ``plain`` or ``boustrophedon``.
     """
     order = _heaviest_first(loads)
@@ -178,7 +168,7 @@ def _groups(owner: NDArray[np.int32], order: NDArray[Any], parts: int) -> NDArra
 def assign_round_robin(graph: DynamicGraph, parts: int) -> Assigned:
     """Assign node v to part v mod P, so that part sizes differ by at most one node.
 
-    Where nodes are numbered by first appearance, as in most edge lists, each part gets both old and new nodes.
+    If nodes are numbered by first appearance, as in most edge lists, each part gets both old and new nodes.
 
     Args:
         graph: N nodes.

@@ -1,4 +1,4 @@
-"""Volume of a step: rows, numbers and bytes that ranks send each other, counted before training."""
+"""Volume of a step: rows, numbers and bytes that ranks exchange, computed before training."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def predicted_bytes(
     counted are parameter gradients and ``top``, whose candidates are all-gathered.
 
     Args:
-        measures: of the partition and the training snapshots. If ranks run several parts each, measure
+        measures: measures of the partition over the training snapshots. If ranks run several parts each, measure
             ``partition.on_ranks(R)``.
-        pulls: of the model, see :class:`dtdg_lab.config.model_facts.ModelFacts`.
+        pulls: pulls of the model, see :class:`dtdg_lab.config.model_facts.ModelFacts`.
         itemsize: bytes per number: 4 for float32, 8 for float64.
         reuse: whether halo rows of input features are cached (option ``halo_reuse``).
 
@@ -58,18 +58,20 @@ def predicted_bytes(
     return {"forward": forward, "backward": backward}
 
 
-# Rows, numbers and bytes that ranks send each other in one step.
-
-RERUN_MEMORIES = ("per_vertex", "weights_from_data", "neighbourhood")  # others need no block before to run one
+RERUN_MEMORIES = (
+    "per_vertex",
+    "weights_from_data",
+    "neighbourhood",
+)  # other memories rerun a block without the previous one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Volume:
-    """Rows that ranks send each other in one step: for each pass (L, R, R), from q to p for layer l at [l, q, p].
+    """Rows that ranks exchange in one step: for each pass (L, R, R), from q to p for layer l at [l, q, p].
 
     Attributes:
-        rows: pass -> rows; collectives of a pass and layer together.
-        numbers: pass -> numbers in these rows; bytes are these times the size of one.
+        rows: pass -> rows, over all collectives of a layer.
+        numbers: pass -> numbers in these rows.
     """
 
     rows: Mapping[str, Counts]
@@ -87,7 +89,7 @@ class Volume:
 
     @property
     def total(self) -> int:
-        """Numbers sent in a step, of all ranks, layers and ways."""
+        """Numbers sent in a step, over all ranks, layers and passes."""
         return sum(int(numbers.sum()) for numbers in self.numbers.values())
 
     def bytes(self, itemsize: int = 4) -> dict[str, Counts]:
@@ -103,16 +105,15 @@ def between_parts(
     rerun_before: int = 0,
     reuse: bool = False,
 ) -> Volume:
-    """Count the volume of a step where ranks own nodes and exchange halo rows.
+    """Count the volume of a step if ranks own nodes and exchange halo rows.
 
     Args:
-        snapshots: the trained ones.
-        partition: of their nodes into R parts, one for each rank.
-        pulls: of the model.
-        rerun_before: number of snapshots, from the first, that are pulled again in the backward pass: those of all
-            blocks of time but the last. It is 0 with one block, or without rerun. Otherwise gradients of states go
-            back to the beginning of the first block, too.
-        reuse: whether pulls of the data alone are kept from an earlier step.
+        snapshots: the trained snapshots.
+        partition: partition of their nodes into R parts, one for each rank.
+        pulls: pulls of the model.
+        rerun_before: number of first snapshots that backward pulls again: those of all time blocks but the last; 0 with
+            one block or without rerun. If above 0, gradients of states reach the first snapshot too.
+        reuse: whether pulls of the data alone are cached from an earlier step.
     """
 
     def moved(pull: Pull, rows: Counts) -> dict[str, Counts]:
@@ -135,7 +136,7 @@ def pulled_volume(
 ) -> Volume:
     """Count the volume of the pulls of a step on R ranks, without rows that ``top`` gathers.
 
-    ``moved`` turns a pull and its halo rows (T, P, P) into pass -> (R, R).
+    ``moved`` returns pass -> (R, R) rows for a pull and its halo rows (T, P, P).
     """
     layers = 1 + max(pull.layer for pull in pulls)
     rows, numbers = empty_counts(layers, ranks), empty_counts(layers, ranks)

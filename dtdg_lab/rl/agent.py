@@ -1,4 +1,4 @@
-"""Agents that choose one of a few actions: their interface, those that learn nothing, and discounted UCB."""
+"""Agents that choose one of a few actions: their interface, fixed and uniform baselines, and discounted UCB."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dtdg_lab.core.rng import generator
 
 @dataclass(frozen=True, slots=True)
 class AgentChoice:
-    """An agent's choice and what it knew when it chose.
+    """An agent's choice and its estimates at that time.
 
     Attributes:
         action: number of the action, from 0.
@@ -29,10 +29,10 @@ class AgentChoice:
 
 
 class Agent:
-    """A rule that chooses one of a few actions by a single number, the state.
+    """An agent that chooses one of a few actions from a scalar state.
 
-    Draws are a pure function of its seed and of how often it has chosen and learned. ``state_dict`` has plain lists and
-    numbers, so that a stored and loaded agent continues as if it had never stopped.
+    Draws are a pure function of its seed and its numbers of choices and updates. ``state_dict`` has plain lists and
+    numbers; an agent restored from it continues as if it had never stopped.
     """
 
     choices: int
@@ -42,10 +42,10 @@ class Agent:
         raise NotImplementedError
 
     def learn(self, state: float, action: int, reward: float, next_state: float) -> None:
-        """Use the ``reward`` that ``action`` earned in ``state``, and the state it led to; by default, do nothing."""
+        """Learn from the ``reward`` of ``action`` in ``state``, and the next state; by default, do nothing."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything that the next choice depends on; nothing by default."""
+        """Return the state of the agent; empty by default."""
         return {}
 
     def load_state_dict(self, data: Mapping[str, Any]) -> None:
@@ -54,27 +54,27 @@ class Agent:
 
 
 def checked_choices(choices: int, *, minimum: int = 2) -> int:
-    """Return the number of actions, if there is something to choose from.
+    """Return the number of actions after checking it.
 
     Raises:
-        ConfigError: there are fewer than ``minimum``.
+        ConfigError: there are fewer than ``minimum`` actions.
     """
     if choices < minimum:
         raise ConfigError(
-            f"a batch policy with {choices} action{'' if choices == 1 else 's'} has nothing to choose from: at least "
-            f"{minimum} are needed. Give more sizes in snapshot_sizes or node_sizes, or set batch_policy to none."
+            f"a batch policy with {choices} action{'' if choices == 1 else 's'} has nothing to choose from: it needs "
+            f"at least {minimum}. Give more sizes in snapshot_sizes or node_sizes, or set batch_policy to none."
         )
     return choices
 
 
 def checked_action(action: int, choices: int) -> int:
-    """Return the action, if there is one of that number.
+    """Return the action after checking it.
 
     Raises:
-        PlanError: it is not within 0 .. choices - 1.
+        PlanError: the action is not within 0 .. choices - 1.
     """
     if not 0 <= action < choices:
-        raise PlanError(f"action {action}: there are {choices}, numbered from 0 to {choices - 1}.")
+        raise PlanError(f"action {action} does not exist. Choose one from 0 to {choices - 1}.")
     return action
 
 
@@ -105,7 +105,7 @@ class UniformAgent(Agent):
 
     Args:
         choices: number of actions, 2 or more.
-        seed: of its draws.
+        seed: seed of the draws.
 
     Raises:
         ConfigError: there is nothing to choose from.
@@ -133,21 +133,20 @@ class UniformAgent(Agent):
         self._decisions = int(data["decisions"])
 
 
-FORGET = 0.99  # a reward counts half after 69 decisions
+FORGET = 0.99  # half-life of 69 decisions
 WIDTH = 0.5
 
 
 class Bandit(Agent):
     """An agent that takes the highest upper confidence bound over discounted rewards; blind to the state.
 
-    With N(a) = sum over the times a was taken of forget^age, and m(a) the mean of its rewards so weighted, the bound is
-    m(a) + width sqrt(ln(sum of N) / N(a)). Actions that were never tried come first, the lower number before.
-    It draws nothing: the same rewards, the same choices.
+    With N(a) the sum of forget^age over the times a was taken, and m(a) the mean of its rewards with these weights, the
+    bound is m(a) + width sqrt(ln(sum of N) / N(a)). Untried actions come first, in order. It is deterministic.
 
     Args:
-        choices: A, number of actions, 2 or more.
-        forget: weight that a reward keeps from one decision to the next, in (0, 1].
-        width: of the confidence bound, in units of the reward.
+        choices: number of actions, A, 2 or more.
+        forget: discount of rewards from one decision to the next, in (0, 1].
+        width: width of the confidence bound, in units of the reward.
 
     Raises:
         ConfigError: there is nothing to choose from.

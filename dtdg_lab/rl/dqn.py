@@ -1,4 +1,4 @@
-"""Deep Q-networks: over a state of one number, and Double DQN over many episodes at once."""
+"""Deep Q-networks: DQN over a scalar state, and Double DQN over many episodes at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 
 
 class _Linear(torch.nn.Linear):
-    """Torch's layer, without draws from the global stream; torch's skip_init imports sympy for half a second."""
+    """torch's linear layer without initialisation; torch's skip_init would import sympy for half a second."""
 
     def reset_parameters(self) -> None:
         """Leave the parameters to the caller."""
@@ -31,14 +31,14 @@ class QNetwork:
 
     Args:
         sizes: widths (S, H, .., A): numbers of a state, hidden units, actions.
-        parameters: all weights in one line, as :attr:`parameters`; zeros where None.
+        parameters: flat vector of all weights, as :attr:`parameters`; None for zeros.
 
     Attributes:
         sizes: the widths.
         module: the layers.
 
     Raises:
-        PlanError: parameters of another length than the widths need.
+        PlanError: the number of parameters does not fit the widths.
     """
 
     def __init__(self, sizes: Sequence[int], parameters: NDArray[np.floating] | None = None) -> None:
@@ -46,8 +46,8 @@ class QNetwork:
         count = sum((into + 1) * out for into, out in pairwise(self.sizes))
         if parameters is not None and parameters.shape != (count,):
             raise PlanError(
-                f"parameters of shape {parameters.shape} for layers of {' x '.join(map(str, self.sizes))}: ({count},) "
-                "are needed."
+                f"parameters of shape {parameters.shape} do not fit layers of {' x '.join(map(str, self.sizes))}: "
+                f"({count},) are needed."
             )
         self._layers = [_Linear(into, out, dtype=torch.float64, device="cpu") for into, out in pairwise(self.sizes)]
         stacked = [module for layer in self._layers for module in (layer, torch.nn.ReLU())]
@@ -61,14 +61,14 @@ class QNetwork:
 
     @staticmethod
     def drawn(sizes: Sequence[int], seed: int) -> QNetwork:
-        """Return a network with weights and biases uniform within one over the root of a layer's inputs."""
+        """Return a network with uniform weights and biases within 1 / sqrt(inputs of the layer)."""
         rng = generator(seed, "control/q_network")
         layers = [rng.uniform(-1, 1, (into + 1) * out) / np.sqrt(into) for into, out in pairwise(sizes)]
         return QNetwork(sizes, np.concatenate(layers))
 
     @property
     def parameters(self) -> Array:
-        """A copy (n,): of each layer a matrix (inputs + 1, outputs) whose last row is the bias."""
+        """Copy of all parameters, (n,): for each layer a matrix (inputs + 1, outputs) whose last row is the bias."""
         rows = [(layer.weight.detach().numpy().T, layer.bias.detach().numpy()) for layer in self._layers]
         return np.concatenate([np.vstack(pair).ravel() for pair in rows])
 
@@ -93,32 +93,30 @@ DQN_HIDDEN, DQN_MEMORY, DQN_BATCH, SOFT = 16, 1000, 5, 0.01
 
 
 class DQN(Agent):
-    """An epsilon-greedy agent on a network Q(state, action) with one hidden layer, learned from replayed transitions.
+    """An epsilon-greedy agent on a network Q(state, action) with one hidden layer, trained on replayed transitions.
 
-    Every transition is followed by one step of Adam on the squared error of Q(s, a) against
-    r + gamma max_a' Q'(s', a') over a batch drawn from the replay buffer, once it has that many; then the target
-    network Q' moves by ``soft`` of the way to Q. Epsilon is 1 at the first decision and falls by a factor with every
-    decision.
+    Every transition is followed by one step of Adam, once the replay buffer has a batch: on the squared error of
+    Q(s, a) against r + gamma max_a' Q'(s', a'). Then the target network Q' moves towards Q by the factor ``soft``.
+    Epsilon is 1 at the first decision and decays with every decision.
 
     Args:
-        choices: A, number of actions, 2 or more.
-        seed: of the weights and of all draws.
-        discount: gamma.
-        epsilon_decay: factor by which epsilon falls.
-        epsilon_min: its lower bound.
+        choices: number of actions, A, 2 or more.
+        seed: seed of the weights and of all draws.
+        discount: discount factor, gamma.
+        epsilon_decay: decay factor of epsilon.
+        epsilon_min: lower bound of epsilon.
         rate: Adam's learning rate.
         hidden: width of the hidden layer.
-        memory: transitions in the replay buffer.
-        batch: transitions of a step.
-        soft: share of the way that the target network goes.
+        memory: capacity of the replay buffer.
+        batch: batch size.
+        soft: soft update factor of the target network.
 
     Raises:
-        ConfigError: there is nothing to choose from, or no transition could be kept.
+        ConfigError: there is nothing to choose from, or the replay buffer has no capacity.
 
     References: DynaHB section 5.1 (state, gamma, epsilon, rate) and its released code (network, memory, batch, soft
     target), after Mnih et al. 2015 and, for the soft target, Lillicrap et al. 2016.
-    Differs from the paper: it names neither the loss nor the optimiser; ours are the squared error and Adam, in
-    float64.
+    Differs from the paper: it specifies neither loss nor optimizer; ours are the squared error and Adam, in float64.
     """
 
     def __init__(
@@ -136,13 +134,13 @@ class DQN(Agent):
         soft: float = SOFT,
     ) -> None:
         if memory < 1:
-            raise ConfigError(f"a replay memory of {memory} transitions: at least 1 is needed.")
+            raise ConfigError(f"a replay buffer of {memory} transitions is too small. Choose a size of at least 1.")
         self.choices = checked_choices(choices)
         self._seed, self._discount, self._batch, self._soft = seed, discount, batch, soft
         self._epsilon_decay, self._epsilon_min = epsilon_decay, epsilon_min
         self._replay = deque[tuple[float, int, float, float]](maxlen=memory)  # Lin 1992 (experience replay)
-        line = _drawn_parameters(choices, hidden, seed)
-        self._online, self._target = (QNetwork((1, hidden, choices), line) for _ in range(2))
+        parameters = _drawn_parameters(choices, hidden, seed)
+        self._online, self._target = (QNetwork((1, hidden, choices), parameters) for _ in range(2))
         self._adam = OPTIMIZERS["adam"](self._online.module.parameters(), lr=rate, foreach=False)
         self._decisions = 0
         self._learned = 0
@@ -158,7 +156,7 @@ class DQN(Agent):
         return values
 
     def choose(self, state: float) -> AgentChoice:
-        """Return a random action with probability epsilon, else the one of the highest Q-value; ties to the lower."""
+        """Return a random action with probability epsilon, else the best by Q-value; ties go to the lower."""
         values, epsilon = self.values(state), self.epsilon
         rng = generator(self._seed, "control/dqn/choice", self._decisions)
         self._decisions += 1
@@ -167,7 +165,7 @@ class DQN(Agent):
         return AgentChoice(action, tuple(values), epsilon, not explores)
 
     def learn(self, state: float, action: int, reward: float, next_state: float) -> None:
-        """Store the transition, and take one step on a batch of stored ones once there are enough."""
+        """Store the transition, and train one step on a replayed batch once there are enough transitions."""
         self._replay.append((float(state), int(action), float(reward), float(next_state)))
         if len(self._replay) < self._batch:
             return
@@ -185,7 +183,7 @@ class DQN(Agent):
                 slow.lerp_(parameter, self._soft)
 
     def _parameters(self) -> tuple[list[torch.nn.Parameter], list[torch.nn.Parameter]]:
-        """Return weights and biases of each layer: of the target network, and of the one that learns."""
+        """Return weights and biases of each layer, of the target network and of the online network."""
         return list(self._target.module.parameters()), list(self._online.module.parameters())
 
     def state_dict(self) -> dict[str, Any]:
@@ -228,7 +226,7 @@ def _plain(parameter: torch.Tensor) -> list[Any]:
 
 
 def _drawn_parameters(choices: int, hidden: int, seed: int) -> Array:
-    """Return weights and biases (H,), (H,), (A, H), (A,) in one vector, uniform within one over the root of inputs."""
+    """Return weights and biases (H,), (H,), (A, H), (A,) in one vector, uniform within 1 / sqrt(inputs)."""
     rng = generator(seed, "control/dqn/parameters")
     into, bias = rng.uniform(-1, 1, (2, hidden))
     out, offset = (rng.uniform(-1, 1, shape) / np.sqrt(hidden) for shape in ((choices, hidden), choices))
@@ -239,11 +237,11 @@ class Transitions(NamedTuple):
     """B transitions.
 
     Attributes:
-        states: (B, S) float32, before the action.
+        states: (B, S) float32, states before the actions.
         actions: (B,) int64.
         rewards: (B,) float32.
         after: (B, S) float32, the next states.
-        follows: (B,) float32, weight of the next state's value: the discount, and 0 at an episode's end.
+        follows: (B,) float32, discount of the next state's value; 0 at an episode's end.
     """
 
     states: NDArray[np.float32]
@@ -262,17 +260,17 @@ class TransitionRing:
 
     Args:
         capacity: maximum number of transitions.
-        inputs: S, numbers of a state.
+        inputs: numbers of a state, S.
 
     Raises:
-        ConfigError: nothing could be kept.
+        ConfigError: the capacity is below 1.
 
     References: Lin 1992, Mnih et al. 2015 (experience replay).
     """
 
     def __init__(self, capacity: int, inputs: int) -> None:
         if capacity < 1:
-            raise ConfigError(f"a replay memory of {capacity} transitions: at least 1 is needed.")
+            raise ConfigError(f"a replay buffer of {capacity} transitions is too small. Choose a size of at least 1.")
         self._transitions = Transitions(
             states=np.zeros((capacity, inputs), np.float32),
             actions=np.zeros(capacity, np.int64),
@@ -305,12 +303,12 @@ def double_target(rewards: Array, follows: Array, online: Array, target: Array, 
     """Return the target of Q(s, a), (B,).
 
     Args:
-        rewards: (B,) earned by the action.
-        follows: (B,) by which the value of the next state counts.
-        online: (B, A) values of the next state by the network that learns.
-        target: (B, A) the same by the target network.
-        double: whether the learning network names the best next action (Double DQN) or the target network does (DQN).
-            The target network says in both cases what that action is worth.
+        rewards: (B,) rewards of the actions.
+        follows: (B,) discounts of the next state's value.
+        online: (B, A) values of the next state by the online network.
+        target: (B, A) values of the next state by the target network.
+        double: whether the online network selects the best next action (Double DQN) or the target network (DQN). The
+            target network evaluates it in both cases.
 
     References: van Hasselt, Guez, Silver 2016; GreenDyGNN section IV-C2, Eq. 6.
     """
@@ -319,19 +317,19 @@ def double_target(rewards: Array, follows: Array, online: Array, target: Array, 
 
 
 class DoubleDQN:
-    """A Q-network with ReLU layers, learned from replayed transitions with Adam on the Huber loss.
+    """A Q-network with ReLU layers, trained on replayed transitions with Adam on the Huber loss.
 
     Every draw is a pure function of the seed and of the numbers of choices and updates: on one machine, equal seeds
     and transitions give equal networks.
 
     Args:
-        inputs: S, numbers of a state.
-        choices: A, number of actions, 2 or more.
-        seed: of the weights and of all draws.
-        double: Double DQN; False for DQN.
+        inputs: numbers of a state, S.
+        choices: number of actions, A, 2 or more.
+        seed: seed of the weights and of all draws.
+        double: whether to use Double DQN; False for DQN.
         hidden: widths of the hidden layers.
-        memory: transitions in the replay buffer.
-        batch: transitions of an update.
+        memory: capacity of the replay buffer.
+        batch: batch size.
         target_every: updates between two copies to the target network.
         clip: maximum norm of the gradient.
 
@@ -339,7 +337,7 @@ class DoubleDQN:
         ConfigError: there is nothing to choose from, or a number that must be above 0 is not.
 
     References: GreenDyGNN section IV-C2 (network, memory, batch, target, clip).
-    Differs from the paper: Adam's rate is not given there.
+    Differs from the paper: it does not give Adam's learning rate.
     """
 
     def __init__(
@@ -357,9 +355,9 @@ class DoubleDQN:
     ) -> None:
         for name, value in {"inputs": inputs, "batch": batch, "target_every": target_every, "clip": clip}.items():
             if not value > 0:
-                raise ConfigError(f"{name}={value}: a learner needs a number above 0.")
+                raise ConfigError(f"{name}={value} is not above 0. Choose a larger number.")
         if choices < 2:
-            raise ConfigError(f"choices={choices}: a learner with nothing to choose from; give it at least 2 actions.")
+            raise ConfigError(f"choices={choices} leaves nothing to choose from. Give at least 2 actions.")
         sizes = (inputs, *hidden, choices)
         self.choices, self.double = choices, double
         self.online = QNetwork.drawn(sizes, seed)
@@ -370,7 +368,7 @@ class DoubleDQN:
         self._chosen = self.updates = 0
 
     def choose(self, states: NDArray[np.float32], epsilon: float = 0.0) -> NDArray[np.int64]:
-        """Return actions (B,) for states (B, S): the best, ties to the lower, or random with probability epsilon."""
+        """Return actions (B,) for states (B, S): random with probability epsilon, else the best; ties to the lower."""
         best: NDArray[np.int64] = self.online.values(states).argmax(axis=1)
         rng = generator(self._seed, "control/double_dqn/choice", self._chosen)
         self._chosen += 1

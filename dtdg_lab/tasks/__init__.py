@@ -1,1 +1,1 @@
-"""What a model is asked for: regression, classification, link prediction; losses, metrics and baselines of each."""
+"""Tasks (regression, classification, link prediction) with their losses, metrics and baselines."""

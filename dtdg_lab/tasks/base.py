@@ -1,4 +1,4 @@
-"""The interface of every task: its labels, loss and scores, beside those of baselines."""
+"""Interface of tasks: labels, loss, and scores of models and baselines."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 
 PARTS = ("train", "validation", "test")
-Rows = slice | Tensor  # some of the nodes: a run of them, or their numbers
+Rows = slice | Tensor  # node numbers
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """The scores of a model on a split, beside two baselines; None if a number is not defined.
+    """Scores of a model and of two baselines on a split; None for undefined numbers.
 
     Attributes:
         split: ``train``, ``validation`` or ``test``.
         loss: mean over snapshots with labelled items of the mean loss over these items.
-        persistence_loss: the same for "tomorrow is as today".
-        mean_loss: the same for one prediction for all items, taken from the training split.
+        persistence_loss: loss of the persistence baseline, which predicts no change.
+        mean_loss: loss of a constant prediction, taken from the training split.
         snapshots: number of snapshots with labelled items.
-        metrics: other numbers of the model, and those of persistence under ``persistence_<name>``.
+        metrics: metrics of the model, and of persistence under ``persistence_<name>``.
     """
 
     split: str
@@ -41,19 +41,18 @@ class Scores:
 class Task(Protocol):
     """A prediction from a model's readout, for T labelled snapshots of N nodes.
 
-    A task holds all labels of the graph on every rank, and draws nothing that depends on the number of ranks.
-
+    A task holds all labels of the graph on every rank; its random draws do not depend on the number of ranks.
     It is made as ``Task(graph, split, device=..., dtype=..., **options)`` with the options of its entry, and the run's
     ``seed`` and ``hidden`` if its constructor has these parameters.
 
     Attributes:
-        name: in the catalogue.
-        needs: labels of the graph beside ``targets``: ``classes``, or ``following`` (the edges that follow).
+        name: name in the catalogue.
+        needs: labels of the graph beside ``targets``: ``classes``, or ``following`` (the edges of the next snapshot).
         outputs: columns of the model's readout.
-        per_vertex: whether the loss is a sum over nodes, so that blocks of nodes may be taken apart; of the class.
+        per_vertex: class attribute: whether the loss is a sum over nodes, so that blocks of nodes can be separated.
         loss_name: name of the loss in charts.
-        main_metrics: names of metrics that are shares of 1, larger is better; charts show the first available one.
-        columns: K, the length of the output of :meth:`measure`.
+        main_metrics: names of metrics between 0 and 1, larger is better; charts show the first available one.
+        columns: length of the output of :meth:`measure`, K.
         resampled: columns of the output of :meth:`resample`; 0 for a task without bootstrap.
     """
 
@@ -68,27 +67,27 @@ class Task(Protocol):
 
     @classmethod
     def count_outputs(cls, graph: DynamicGraph, *, hidden: int, **options: Any) -> int:
-        """Return ``outputs`` for a graph without reading its labels; by default those of the class.
+        """Return ``outputs`` for a graph without reading its labels; by default the class attribute.
 
         Args:
             graph: the data.
-            hidden: H of the model.
-            options: of the task.
+            hidden: hidden width of the model, H.
+            options: options of the task.
         """
         return cls.outputs
 
     def prepare(self, snapshots: range) -> None:
-        """Copy the data for the loss of these snapshots to the device; ``loss`` does so otherwise."""
+        """Copy the data for the loss of these snapshots to the device in advance."""
 
     def labelled(self, t: int) -> bool:
-        """Return True if the training loss of this snapshot has labelled items, so that it counts in a mean."""
+        """Return True if the training loss of this snapshot has labelled items."""
 
     def loss(self, z: Tensor, snapshots: range, rows: Rows) -> Tensor:
-        """Return the contribution of some nodes to the training loss of some snapshots, with the history of ``z``.
+        """Return the contribution of some nodes to the training loss of some snapshots, differentiable in ``z``.
 
         Args:
             z: readout of these nodes, (S, n, outputs).
-            snapshots: the S consecutive snapshots ``z`` is of.
+            snapshots: the S consecutive snapshots.
             rows: the n nodes; all N if the task is not ``per_vertex``.
 
         Returns:
@@ -99,10 +98,10 @@ class Task(Protocol):
     def share(self, snapshots: range, rows: Rows) -> Tensor:
         """Return the share of each snapshot's labelled items that some nodes hold, (S,).
 
-        ``loss`` over it is the mean over these nodes' own items. 0 if they have none, or the snapshot has none.
+        ``loss`` divided by it is the mean over these nodes' items. It is 0 if the nodes or the snapshot have none.
 
         Args:
-            snapshots: S consecutive ones.
+            snapshots: S consecutive snapshots.
             rows: some nodes; all N if the task is not ``per_vertex``.
         """
 
@@ -110,7 +109,7 @@ class Task(Protocol):
         """Return the mask of nodes with a label in the training loss of some snapshot, (N,)."""
 
     def measure(self, z: Tensor, t: int, rows: slice, part: str) -> Tensor:
-        """Return the contribution of some nodes to the sums behind the scores of a split, without history.
+        """Return the contribution of some nodes to the sums behind the scores of a split, detached.
 
         Args:
             z: readout of these nodes at snapshot t, (n, outputs).

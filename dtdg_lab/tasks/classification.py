@@ -22,10 +22,10 @@ Ints = NDArray[np.int64]
 
 
 class LastClass:
-    """The persistence baseline: the last known class of a node, or the class shares of training without one.
+    """The persistence baseline: a node keeps its last known class; without one, the class shares of training apply.
 
-    As probabilities: the last class keeps p, the share of training labels that equal the last known class; the others
-    divide 1 - p as they occur. Shares are (count + 1) / (total + number of outcomes), so that none is 0.
+    The last class has probability p, the share of training labels that equal the last known class. The other classes
+    share 1 - p by frequency. Shares are (count + 1) / (total + number of outcomes), so that none is 0.
 
     Args:
         counts: labels of each class in the training split, (C,).
@@ -38,12 +38,12 @@ class LastClass:
     def __init__(self, counts: Ints, train: range, row: Callable[[int], Ints]) -> None:
         self._row = row
         self._share = (counts + 1) / (counts.sum() + len(counts))
-        stayed = total = 0
+        repeats_count = total = 0
         for t, last in zip(train, self.before(train), strict=True):
             classes = row(t)
-            both = (classes >= 0) & (last >= 0)
-            stayed, total = stayed + int((classes[both] == last[both]).sum()), total + int(both.sum())
-        self._stays = (stayed + 1) / (total + 2)
+            known = (classes >= 0) & (last >= 0)
+            repeats_count, total = repeats_count + int((classes[known] == last[known]).sum()), total + int(known.sum())
+        self._stays = (repeats_count + 1) / (total + 2)
 
     def before(self, snapshots: range) -> Iterator[Ints]:
         """Yield, for each of these snapshots, the last known class of every node, (N,), -1 if there is none."""
@@ -69,16 +69,16 @@ UNLABELLED = -1
 class Classification(Task):
     """Cross-entropy of C classes over the labelled nodes of a snapshot: those with ``graph.classes[t, v] >= 0``.
 
-    Where the data set divides its nodes (``graph.vertex_split``) a part's loss and metrics are over the nodes of
-    that part, in the snapshots of that part. Metrics: ``accuracy``, ``macro_f1`` (mean over classes that occur or are
-    predicted) and ``rarest_f1`` (of the class with the fewest labels in training), each over all labelled items of the
-    part; ``majority_accuracy`` is that of the commonest class in training. Persistence is :class:`LastClass`.
+    If the data set splits its nodes (``graph.vertex_split``), a split's loss and metrics are over its nodes in its
+    snapshots. Metrics over all labelled items of a split: ``accuracy``, ``macro_f1`` (mean over classes that occur or
+    are predicted), ``rarest_f1`` (of the class with the fewest training labels), and ``majority_accuracy`` (of always
+    predicting the most common training class). Persistence is :class:`LastClass`.
 
     Args:
         graph: T labelled snapshots of N nodes, with classes.
-        split: the parts of the sequence.
-        device: where labels are kept.
-        dtype: unused, since labels are whole numbers; all tasks are made alike.
+        split: the splits of the sequence.
+        device: device of the labels.
+        dtype: unused; labels are integers.
 
     Raises:
         UnsupportedError: the graph has no classes.
@@ -120,9 +120,9 @@ class Classification(Task):
         if not counts.sum():
             raise DataError(
                 f"no node of {graph.name!r} is labelled in the training split (snapshots {split.train.start} to "
-                f"{split.train.stop - 1}): classification has nothing to learn from. Choose another protocol or cut."
+                f"{split.train.stop - 1}), so classification cannot train. Choose another protocol or cut."
             )
-        self._commonest = int(np.argmax(counts))
+        self._most_common = int(np.argmax(counts))
         self._rarest = int(np.argmin(np.where(counts > 0, counts, counts.max() + 1)))
         self._last_class = LastClass(counts, split.train, self._train_row)
         self._baselines: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
@@ -198,12 +198,12 @@ class Classification(Task):
             metrics[f"{prefix}macro_f1"] = macro_f1(table)
             metrics[f"{prefix}rarest_f1"] = f1_of(table, self._rarest)
         items = today.sum()
-        metrics["majority_accuracy"] = float(today[self._commonest].sum() / items) if items else None
+        metrics["majority_accuracy"] = float(today[self._most_common].sum() / items) if items else None
         loss = mean_or_none(losses[labelled] / counts[labelled])
         persistence, constant = (mean_or_none(values) for values in baseline[labelled].T)
         return Scores(part, loss, persistence, constant, int(labelled.sum()), metrics)
 
-    # predictors that learn nothing
+    # baselines
 
     def _baseline(self, part: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return mean losses of persistence and the constant by snapshot, (S, 2), and persistence's table, (C, C)."""
@@ -215,7 +215,7 @@ class Classification(Task):
                 items = row >= 0
                 true, last = row[items], last_known[items]
                 losses.append([mean_or_none(values) or 0.0 for values in self._last_class.cross_entropies(true, last)])
-                guess = np.where(last >= 0, last, self._commonest)
+                guess = np.where(last >= 0, last, self._most_common)
                 table += confusion(true, guess, self.outputs)
             self._baselines[part] = np.array(losses).reshape(-1, 2), table
         return self._baselines[part]

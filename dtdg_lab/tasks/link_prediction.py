@@ -35,14 +35,14 @@ from dtdg_lab.tasks.metrics import (
 
 @dataclass(frozen=True, slots=True)
 class EdgeBank:
-    """The persistence baseline: chances of an edge tomorrow, for edges of today and for other pairs.
+    """The persistence baseline: probabilities of an edge tomorrow, for edges of today and for other pairs.
 
     Attributes:
-        if_edge: chance for an edge of today.
-        if_not: chance for another pair.
+        if_edge: probability for an edge of today.
+        if_not: probability for another pair.
 
     Source: EdgeBank of Poursafaei et al. 2022, "Towards better evaluation for dynamic link prediction", with a memory
-    of one snapshot; the chances, which a loss needs, are ours.
+    of one snapshot; the probabilities, which a loss needs, are ours.
     """
 
     if_edge: float
@@ -50,9 +50,9 @@ class EdgeBank:
 
     @classmethod
     def fit(cls, snapshots: Iterable[tuple[EdgeSet, EdgeSet]], *, prior: float) -> EdgeBank:
-        """Estimate chances by Bayes' rule from the shares of edges of tomorrow, and of other pairs, that exist today.
+        """Estimate probabilities by Bayes' rule from the shares of tomorrow's edges and other pairs that exist today.
 
-        One of each kind is added to every count, so that no chance is 0 or 1.
+        One of each kind is added to every count, so that no probability is 0 or 1.
 
         Args:
             snapshots: the edges today and tomorrow, of each training snapshot.
@@ -60,32 +60,30 @@ class EdgeBank:
         """
         repeated = edges = gone = absent = 0
         for today, tomorrow in snapshots:
-            both = len(np.intersect1d(today.numbers, tomorrow.numbers, assume_unique=True))
-            repeated, edges = repeated + both, edges + len(tomorrow)
-            gone, absent = gone + len(today) - both, absent + tomorrow.absent
-        of_edges, of_others = (repeated + 1) / (edges + 2), (gone + 1) / (absent + 2)
-        if_edge = prior * of_edges / (prior * of_edges + (1 - prior) * of_others)
-        if_not = prior * (1 - of_edges) / (prior * (1 - of_edges) + (1 - prior) * (1 - of_others))
+            common = len(np.intersect1d(today.numbers, tomorrow.numbers, assume_unique=True))
+            repeated, edges = repeated + common, edges + len(tomorrow)
+            gone, absent = gone + len(today) - common, absent + tomorrow.absent
+        edge_share, other_share = (repeated + 1) / (edges + 2), (gone + 1) / (absent + 2)
+        if_edge = prior * edge_share / (prior * edge_share + (1 - prior) * other_share)
+        if_not = prior * (1 - edge_share) / (prior * (1 - edge_share) + (1 - prior) * (1 - other_share))
         return cls(if_edge, if_not)
 
     def cross_entropy(self, is_edge: Tensor, labels: Tensor) -> float:
-        """Return the mean over pairs, from the masks of edges today and of edges tomorrow, (n,)."""
+        """Return the mean cross-entropy over pairs, from the masks of edges today and tomorrow, (n,)."""
         chance = self.if_not + is_edge.double() * (self.if_edge - self.if_not)
         return float(functional.binary_cross_entropy(chance, labels.double()))
 
 
-# Significant bits after rounding. Strategies differ by some last bits of 24, or of 53.
+# Significant bits after rounding. Strategies differ in the last bits of 24, or of 53.
 BITS = {torch.float32: 14, torch.float64: 30}
 
 
 def round_noise(z: Tensor) -> Tensor:
-    """Round every entry to 14 significant bits (30 in float64), as float64, so that alike nodes tie.
+    """Round every entry to 14 significant bits (30 in float64), as float64, so that equal nodes tie.
 
-    Each entry keeps its own scale, so that a node with large entries leaves the others' resolution alone. Entries
-    below their column's median magnitude are rounded to the same multiples as the median: those near 0 are differences
-    of larger numbers, and as noisy as these.
-
-    Scores that are summed of rounded entries in float64 are equal where the entries are equal.
+    Each entry keeps its own scale, so a node with large entries does not reduce the others' resolution. Entries below
+    their column's median magnitude are rounded to multiples of the median's unit: entries near 0 are differences of
+    larger numbers, and as noisy as those. Sums of rounded entries in float64 are equal if the entries are.
 
     Args:
         z: (N, C), float32 or float64.
@@ -139,33 +137,33 @@ class _Ranking:
 class LinkPrediction(Task):
     """Binary cross-entropy of pairs at t: edges of ``graph.following[t]`` against pairs that it does not hold.
 
-    Positives and negatives are those of :func:`link_samples`, drawn from a seed made of
-    ``graph.following`` alone (:func:`edge_seed`), so that every rank, run and epoch has
-    the same, whatever features or smoothing the model is given. A pair (u, v) scores w . [h_u ; h_v] + b (``concat``,
-    ESDG) or h'_u . h'_v / sqrt(H) with h' the readout (``dot``); above 0 means an edge.
+    Positives and negatives come from :func:`link_samples`, with a seed that depends only on ``graph.following``
+    (:func:`edge_seed`). So they are the same on every rank, in every run and epoch, and for all features and
+    smoothings. A pair (u, v) scores w . [h_u ; h_v] + b (``concat``, ESDG) or h'_u . h'_v / sqrt(H) with h' the readout
+    (``dot``); above 0 predicts an edge.
 
-    Metrics, each the mean over the part's snapshots that have edges: ``accuracy``, ``auc``, ``average_precision``, and
-    ``mrr``: every positive is ranked against ``ranking_negatives`` targets that its source has no edge to
-    (:func:`ranking_candidates`); those whose source has edges to all are left out. ``mrr`` is
-    not computed for the training split. Metrics score embeddings rounded to 14 significant bits (30 in float64), so
-    that nodes that are alike tie (:func:`round_noise`); the loss scores them as they
-    are. Of the test split each metric has a 95 % percentile interval over 1,000 bootstrap resamples of the pairs of
-    every snapshot (:mod:`dtdg_lab.tasks.metrics`), under ``<name>_low`` and ``<name>_high``; none of fewer than ten
-    positives. ``pairs`` are all that were scored, ``ranked`` the positives that MRR is of; see
-    :mod:`dtdg_lab.records.link_metrics`. Persistence is :class:`EdgeBank`: the edges that the label before counted are
-    those of today.
+    Metrics are means over the split's snapshots with edges: ``accuracy``, ``auc``, ``average_precision``, and ``mrr``,
+    which ranks every positive against ``ranking_negatives`` targets without an edge from its source
+    (:func:`ranking_candidates`). ``mrr`` leaves out sources with edges to all nodes, and is not computed for the
+    training split. Metrics round embeddings to 14 significant bits (30 in float64), so that equal nodes tie
+    (:func:`round_noise`); the loss does not.
+
+    In the test split each metric has a 95 % percentile interval over 1,000 bootstrap resamples of the pairs of every
+    snapshot (:mod:`dtdg_lab.tasks.metrics`), under ``<name>_low`` and ``<name>_high``, given at least ten positives.
+    ``pairs`` counts the scored pairs, ``ranked`` the positives in MRR; see :mod:`dtdg_lab.records.link_metrics`.
+    Persistence is :class:`EdgeBank`; the edges of today are those of the previous label.
 
     Args:
         graph: T labelled snapshots of N nodes, with the snapshots that follow them.
-        split: the parts of the sequence.
-        device: of the pairs.
+        split: the splits of the sequence.
+        device: device of the pairs.
         dtype: type of the labels.
-        hidden: H, width of the readout for ``dot``.
+        hidden: width of the readout for ``dot``, H.
         link_share: share of the edges that are positives (theta of ESDG).
         negatives: negatives for each positive.
-        ranking_negatives: targets each source's positives are ranked against.
+        ranking_negatives: targets against which each source's positives are ranked.
         link_head: ``concat`` or ``dot``.
-        seed: of the run, which resamples pairs; it does not choose them.
+        seed: seed of the run, for resampling pairs; it does not choose them.
 
     Raises:
         UnsupportedError: the graph has no following snapshots.
@@ -219,7 +217,7 @@ class LinkPrediction(Task):
         if not any(len(EdgeSet(self._following[t])) for t in split.train):
             raise DataError(
                 f"no snapshot of the training split of {graph.name!r} ({split.train.start} to {split.train.stop - 1}) "
-                "is followed by edges: link prediction has nothing to learn from. Choose another protocol or cut."
+                "is followed by edges, so link prediction cannot train. Choose another protocol or cut."
             )
 
     # pairs
@@ -237,7 +235,7 @@ class LinkPrediction(Task):
         return self._pairs[t]
 
     def _ranking_of(self, t: int, part: str) -> _Ranking:
-        """Return ranking candidates, cached for validation, which is evaluated often, while memory allows."""
+        """Return ranking candidates; those of the validation split are cached within a memory limit."""
         if t in self._rankings:
             return self._rankings[t]
         pairs = self._pairs_of(t)
@@ -279,11 +277,11 @@ class LinkPrediction(Task):
         return torch.stack(losses)
 
     def share(self, snapshots: range, rows: Rows) -> Tensor:
-        """Return 1 for each snapshot with pairs: pairs are not taken apart."""
+        """Return 1 for each snapshot with pairs, which are not divided between nodes."""
         return torch.tensor([float(self.labelled(t)) for t in snapshots], device=self._device)
 
     def trains(self) -> NDArray[np.bool_]:
-        """Return True for all nodes: any may be in a pair."""
+        """Return True for all nodes: any node may be in a pair."""
         return np.ones(self._graph.num_nodes, bool)
 
     def measure(self, z: Tensor, t: int, rows: slice, part: str) -> Tensor:
@@ -319,13 +317,13 @@ class LinkPrediction(Task):
         ranked = ranking.ranked
         return reciprocal_ranks(positive[ranked], scores, ranking.row[ranked])
 
-    # predictors that learn nothing
+    # baselines
 
     def _today_of(self, t: int) -> EdgeSet:
-        """Return the edges of today by the definition of labels: the edges of the label before.
+        """Return the edges of today as labels define them: the edges of the previous label.
 
-        The first snapshot has no label before it. There it is the snapshot, which smoothing leaves as it is; with
-        ``strict_label`` it may hold edges that are older than its newest base interval, which is not known by itself.
+        For the first snapshot these are its own edges, which smoothing does not change. With ``strict_label`` it may
+        also hold edges older than its newest base interval.
         """
         return EdgeSet(self._following[t - 1] if t else self._graph.snapshots[0])
 
@@ -340,7 +338,7 @@ class LinkPrediction(Task):
         return -(pairs.positives * math.log(prior) + (total - pairs.positives) * math.log1p(-prior)) / total
 
     def _persistence(self, t: int, pairs: _Pairs, ranking: _Ranking | None) -> list[float]:
-        """Return the numbers of ``_NUMBERS`` for persistence."""
+        """Return loss and metrics of persistence, in the order of ``_NUMBERS``."""
         today = self._today_of(t)
         is_edge = torch.from_numpy(today.holds(pairs.src.cpu().numpy(), pairs.dst.cpu().numpy()))
         is_edge = is_edge.to(self._device)
@@ -396,7 +394,7 @@ class LinkPrediction(Task):
 
 
 def _pair_metrics(predicted: Tensor, score: Tensor, pairs: _Pairs) -> tuple[float, float, float]:
-    """Return accuracy, AUC and average precision; the latter two are 0 and not counted without negatives."""
+    """Return accuracy, AUC and average precision; without negatives, AUC and average precision are 0 and ignored."""
     label = pairs.labels > 0
     accuracy = float((predicted == label).double().mean())
     if pairs.positives == len(label):

@@ -1,7 +1,7 @@
-"""Samples of link prediction: some edges, random other pairs, and targets to rank edges against.
+"""Samples of link prediction: some edges, random pairs without an edge, and targets to rank edges against.
 
-Every draw is a function of (seed, snapshot). The seed is made of the edges to be predicted, so that equal edges give
-equal pairs on every rank and in every run, and nothing needs to be stored.
+Every draw is a function of (seed, snapshot). The seed depends on the edges to predict, so that equal edges give equal
+pairs on every rank and in every run without storing them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CANDIDATES_AT_ONCE = 1 << 20  # candidates drawn at once, to bound memory
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinkSamples:
-    """P edges and Q pairs of different nodes without an edge, each in the order of (source, target).
+    """P edges and Q pairs of different nodes without an edge, each ordered by (source, target).
 
     Attributes:
         src: shape (P + Q,), int32: sources, the edges' first.
@@ -40,12 +40,12 @@ def link_samples(edges: EdgeSet, *, seed: int, t: int, share: float, negatives: 
     """Draw a share of the edges without repetition, and ``negatives`` times as many other pairs.
 
     Args:
-        edges: the edges to be predicted; self loops are none.
-        seed: of the data.
+        edges: the edges to predict, without self-loops.
+        seed: seed of the data.
         t: number of the snapshot.
-        share: share of the edges that are drawn, rounded, at least 1 if there are edges (theta of ESDG).
-        negatives: pairs for each edge, out of all pairs of different nodes without an edge, all equally likely and
-            none twice; all of them if there are fewer.
+        share: share of the edges to draw, rounded, at least one edge if there are any (theta of ESDG).
+        negatives: number of pairs for each edge, drawn uniformly without replacement from all pairs of different nodes
+            without an edge; all of them if there are fewer.
 
     Source: ESDG section 6 (theta = 0.1, as many negatives); the seed is ours.
     """
@@ -67,13 +67,13 @@ def ranking_candidates(
     """Draw, for each source, targets that it has no edge to, itself excluded; shape (U, K), K at most ``count``.
 
     The M targets without an edge from a source are divided into ``count`` equal stretches from a random start, and one
-    is drawn from each: every target is equally likely, and none comes twice. A source with M <= ``count`` gets all M;
+    is drawn from each: all targets are equally likely, without replacement. A source with M <= ``count`` gets all M;
     the rest of its row is ``NO_VERTEX``.
 
     Args:
-        edges: the edges to be predicted.
+        edges: the edges to predict.
         sources: shape (U,): distinct nodes.
-        seed: of the data.
+        seed: seed of the data.
         t: number of the snapshot.
         count: number of targets for each source.
 
@@ -97,25 +97,24 @@ def ranking_candidates(
 def _one_of_each_stretch(
     draw: np.random.Generator, available: Ints, counts: Ints, start: Ints, width: int
 ) -> NDArray[np.int64]:
-    """Return positions below ``available``, (rows, width): the first ``counts`` of each row are valid and differ."""
-    # bounds by whole numbers, so that neighbouring stretches share no position
+    """Return positions below ``available``, (rows, width): the first ``counts`` of each row are valid and distinct."""
+    # integer bounds, so that neighbouring stretches share no position
     bounds = np.minimum(np.arange(width + 1), counts) * available // np.maximum(counts, 1)
     low, length = bounds[:, :-1], np.diff(bounds, axis=1)
     within = low + (draw.random(length.shape) * length).astype(np.int64)
     return np.asarray((within + start) % np.maximum(available, 1))
 
 
-_SAMPLED = 4096  # sources, and rows, that are read of a snapshot: large graphs lie on disk
+_SAMPLED = 4096  # sources and rows read of a snapshot, since large graphs are on disk
 
 
 def edge_seed(snapshots: Iterable[Snapshot]) -> int:
-    """Return a number below 2^256 that depends on edges, but not on features, labels, weights and smoothing.
+    """Return a seed below 2^256 that depends on edges, but not on features, labels, weights or smoothing.
 
-    Numbers of nodes and edges of every snapshot enter, and about ``_SAMPLED`` of its edges, evenly spaced, or all of
-    them. It seeds draws: graphs that agree in these may share it.
+    It hashes the numbers of nodes and edges of every snapshot, and about ``_SAMPLED`` evenly spaced edges.
 
     Args:
-        snapshots: read one after the other.
+        snapshots: the snapshots, read once in order.
 
     Source: ours.
     """

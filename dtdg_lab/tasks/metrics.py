@@ -42,16 +42,16 @@ def f1_of(table: NDArray[np.float64], kind: int) -> float | None:
 def auc_and_average_precision(scores: Tensor, labels: Tensor) -> tuple[float, float]:
     """Return the area under the ROC curve, and average precision, with ties.
 
-    The area is the chance that a positive scores above a negative, ties counting half. Average precision is the sum
-    over thresholds, from the highest score down, of the gain in recall times the precision there; equal scores are one
-    threshold, and nothing is interpolated.
+    The area is the probability that a positive scores above a negative, with ties counting half. Average precision is
+    the sum over thresholds, from the highest score down, of the gain in recall times the precision; equal scores are
+    one threshold, without interpolation.
 
     Args:
         scores: (n,).
         labels: (n,), True for positives; at least one of each kind.
 
     Raises:
-        ValueError: one kind is missing: neither number is defined.
+        ValueError: there are no positives or no negatives.
     """
     positives = int(labels.sum())
     negatives = len(labels) - positives
@@ -75,12 +75,12 @@ def reciprocal_ranks(positive: Tensor, candidates: Tensor, row: Tensor) -> Tenso
     """Return 1 / rank of each positive among itself and a row of candidates, (P,).
 
     The rank is 1 + (candidates above) + (candidates with the same score) / 2: the mean of the best and the worst rank
-    that ties allow. Where every candidate is absent the rank is 1.
+    that ties allow. Without candidates the rank is 1.
 
     Args:
         positive: (P,) scores.
         candidates: (U, K) scores; minus infinity where a row has fewer candidates.
-        row: (P,), int64: which row each positive is ranked against.
+        row: (P,), int64: row of candidates of each positive.
 
     Source: TGB 2023, evaluator of link prediction (ties).
     """
@@ -94,9 +94,9 @@ def reciprocal_ranks(positive: Tensor, candidates: Tensor, row: Tensor) -> Tenso
 
 
 RESAMPLES = 1000
-LEVEL = 0.95  # of the interval
-MOST_DRAWN = 1024  # of positives, or of negatives, in one resample
-LEAST_POSITIVES = 10  # fewer give no interval
+LEVEL = 0.95  # confidence level of the interval
+MOST_DRAWN = 1024  # most positives, or negatives, in one resample
+LEAST_POSITIVES = 10  # fewest positives for an interval
 _DRAWN_AT_ONCE = 1 << 20  # pairs drawn at once
 
 _Rows = NDArray[np.float64]
@@ -107,13 +107,12 @@ def resampled(
 ) -> _Rows:
     """Return accuracy, AUC, average precision and MRR of resamples of one snapshot's pairs: (4, RESAMPLES).
 
-    Positives and negatives are drawn separately with replacement, as many as there are, so that their shares stay;
-    ranked positives likewise. Of more than ``MOST_DRAWN`` of a kind, a share f of both kinds is drawn, and deviations
-    are multiplied by sqrt(f): the bootstrap of m out of n. AUC and average precision are 0 without negatives, MRR
-    without ranked positives.
+    Positives, negatives and ranked positives are drawn separately with replacement, each as many as there are. If a
+    kind has more than ``MOST_DRAWN``, a share f of both kinds is drawn, and deviations are multiplied by sqrt(f): the
+    m-out-of-n bootstrap. AUC and average precision are 0 without negatives, MRR without ranked positives.
 
     Args:
-        scores: (P + Q,), of the positives first; above 0 means an edge.
+        scores: (P + Q,), positives first; above 0 predicts an edge.
         positives: P, at least 1.
         reciprocal: reciprocal ranks of the ranked positives.
         draws: the random stream.
@@ -150,14 +149,14 @@ def resampled(
 
 
 def interval(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the percentile interval of ``LEVEL`` of resampled numbers."""
+    """Return the percentile interval of resampled numbers at ``LEVEL``."""
     tail = 50 * (1 - LEVEL)
     low, high = np.percentile(values, [tail, 100 - tail])
     return float(low), float(high)
 
 
 def _area_and_precision(positive: NDArray[np.int64], negative: NDArray[np.int64]) -> tuple[_Rows, _Rows]:
-    """Return AUC and average precision of rows of levels, (S, P) and (S, Q), with ties."""
+    """Return AUC and average precision of each row of score levels, (S, P) and (S, Q), with ties."""
     rows, levels = len(positive), int(max(positive.max(), negative.max())) + 1
     shift = levels * np.arange(rows, dtype=np.int64)[:, None]
     positives, negatives = (

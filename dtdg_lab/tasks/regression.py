@@ -15,15 +15,15 @@ from dtdg_lab.tasks.base import Rows, Scores, Task, mean_or_none
 
 
 class Regression(Task):
-    """Squared error against ``graph.targets``, one number a node and snapshot; mean absolute error beside it.
+    """Squared error against ``graph.targets``, one number a node and snapshot; also scored by mean absolute error.
 
-    Persistence predicts ``graph.persistence``; the mean predictor the mean target of the training split. A subclass
-    with another :meth:`penalty` trains with it, and is scored by it.
+    Persistence predicts ``graph.persistence``; the constant baseline predicts the mean target of the training split. A
+    subclass may override :meth:`penalty`, for training and scores.
 
     Args:
         graph: T labelled snapshots of N nodes.
-        split: the parts of the sequence.
-        device: of the labels.
+        split: the splits of the sequence.
+        device: device of the labels.
         dtype: type of the labels.
 
     Source: DynaHB and FlareDTDG, released code: mean squared error of log(1 + in-degree of the next snapshot).

@@ -123,7 +123,11 @@ def follow_words(group: Group, changes: int) -> dict[str, Any]:
         seen = averager.agreed.version
         time.sleep(0.001)
     averager.finish()
-    return {"words": [(one.number, one.word) for one in averager.taken()], "applied": applied, "end": parameters}
+    return {
+        "words": [(one.number, one.control_state) for one in averager.taken()],
+        "applied": applied,
+        "end": parameters,
+    }
 
 
 def pause_and_stop(group: Group) -> dict[str, Any]:
@@ -554,7 +558,7 @@ def test_the_reason_of_a_rank_that_raises_reaches_the_others() -> None:
 def test_a_dead_rank_of_a_run_is_an_error_before_its_limit() -> None:
     (reason, after_s), death = run_ranks(lose_a_rank_of_a_run, 2, may_die=(1,))
     assert death == Death(-signal.SIGKILL)
-    assert "failed on rank 0. The rank that caused it is not known here." in reason
+    assert "failed on rank 0. The rank that caused it is unknown." in reason
     assert after_s < 5.0  # missing heartbeats would take seven seconds
 
 

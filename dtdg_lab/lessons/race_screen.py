@@ -17,7 +17,7 @@ from dtdg_lab.studies.trials import FAILED, FINISHED
 from dtdg_lab.visualization.chart import Figure
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
 from dtdg_lab.visualization.runs.curves import judged_evaluations
-from dtdg_lab.visualization.studies.race import COSTS, Curve, race_figure, race_panels
+from dtdg_lab.visualization.studies.race import COSTS, Curve, race_cards, race_figure
 from dtdg_lab.visualization.traces import label, rule
 
 _EVERY_S = 0.7  # least time between two drawings, which take time from the runs
@@ -73,7 +73,7 @@ class RaceScreen(Shown):
 
     def figure(self, race: Race) -> Figure:
         """Return the four charts without bounds, with persistence as a level."""
-        panels = race_panels(race.curves(), (), self.labels)
+        panels = race_cards(race.curves(), (), self.labels)
         naive = self._persistence(race)
         if naive is not None:
             for figure, _ in panels.values():

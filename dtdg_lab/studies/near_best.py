@@ -49,7 +49,7 @@ def _read_points(run: Path) -> Points:
     return tuple(finite_losses(open_run(run).live))
 
 
-def near_best_panel(trials: Sequence[Trial], axis: Axis, paper: Mapping[str, float], title: str) -> CaptionedFigure:
+def near_best_card(trials: Sequence[Trial], axis: Axis, paper: Mapping[str, float], title: str) -> CaptionedFigure:
     """Draw the bars beside the values that the paper reports for its own data and machines."""
     bars = near_best_bars(trials, axis, paper)
     figure = spread_bars(bars, title, f"seconds to a validation loss {NEAR:.0%} above the lowest of the seed")

@@ -40,11 +40,11 @@ from dtdg_lab.visualization.studies.race import (
     RaceLevel,
     curve_of,
     near_losses,
+    race_cards,
     race_figure,
-    race_panels,
     reached,
 )
-from dtdg_lab.visualization.studies.race_bounds import Bound, bounds_figure, bounds_panels
+from dtdg_lab.visualization.studies.race_bounds import Bound, bounds_cards, bounds_figure
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -267,8 +267,8 @@ class Race:
     def panels(self) -> dict[str, CaptionedFigure]:
         """Draw loss against ``seconds``, ``joules``, ``bytes`` and ``peak`` memory, and the bounds, with captions."""
         bounds, labels = self.bounds, tuple(self.configs)
-        panels = race_panels(self.curves(), self._levels(bounds), labels, self._failed())
-        return {**panels, **{f"bound-{name}": panel for name, panel in bounds_panels(bounds, labels).items()}}
+        panels = race_cards(self.curves(), self._levels(bounds), labels, self._failed())
+        return {**panels, **{f"bound-{name}": panel for name, panel in bounds_cards(bounds, labels).items()}}
 
     def _levels(self, bounds: list[Bound]) -> list[RaceLevel]:
         """Return bounds of a whole race as vertical lines: seconds and joules of the trained epochs.

@@ -27,7 +27,7 @@ def efficiencies(study: Study) -> list[Efficiency]:
     return [Efficiency(system, seconds) for system, seconds in seconds_by_system.items()]
 
 
-def efficiency_panel(study: Study) -> dict[str, tuple[Figure, str]]:
+def efficiency_card(study: Study) -> dict[str, tuple[Figure, str]]:
     """Return the figure and caption of parallel efficiency over ranks, by system."""
     systems = efficiencies(study)
     return {"scaling": (efficiency_figure(systems), efficiency_caption(systems))}

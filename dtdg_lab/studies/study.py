@@ -19,7 +19,7 @@ from dtdg_lab.core.units import as_path, format_seconds, join_words
 from dtdg_lab.runs.registered_code import learn_extensions
 from dtdg_lab.runs.stored_run import StoredRun, open_run
 from dtdg_lab.studies import trials as log
-from dtdg_lab.studies.near_best import near_best_panel
+from dtdg_lab.studies.near_best import near_best_card
 from dtdg_lab.studies.objective import BASELINES, finite_number
 from dtdg_lab.studies.preset import preset
 from dtdg_lab.studies.search import importance
@@ -353,7 +353,7 @@ class Study:
         shipped = preset(self.sweep.shipped)
         panels = {} if shipped.analysis is None else dict(shipped.analysis(self))
         if shipped.bars:
-            panels[shipped.name] = near_best_panel(self.trials, self.sweep.axes[0], shipped.paper, shipped.bars)
+            panels[shipped.name] = near_best_card(self.trials, self.sweep.axes[0], shipped.paper, shipped.bars)
         return panels | {name: self.map_panel(colour=colour) for name, colour in shipped.maps.items()}
 
     # text

@@ -264,7 +264,7 @@ def _card(figure: Figure) -> dict[str, Any]:
         "title": _masked(words["title"]),
         "unit": _masked(words["unit"]),
         "keys": list(dict.fromkeys(keys)),
-        "axes": list(dict.fromkeys(axes)),
+        "axes": sorted(set(axes)),
         "traces": list(dict.fromkeys(traces)),
         "notes": [note for note in dict.fromkeys(notes) if note.strip("# ")],
     }

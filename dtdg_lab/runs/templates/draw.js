@@ -2,6 +2,8 @@
 {{ theme_script()|safe }}
 const figures = JSON.parse(document.getElementById('figures').textContent);
 function draw(dark) {
+  for (const sign of document.querySelectorAll('[data-colour]'))
+    sign.style.color = dark ? dlDarkened(sign.dataset.colour) : sign.dataset.colour;
   for (const [name, figure] of Object.entries(figures)) {
     const shown = dlFigure(figure, dark);
     Plotly.react('plot-' + name, shown.data, shown.layout,

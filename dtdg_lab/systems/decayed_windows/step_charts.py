@@ -25,7 +25,7 @@ from dtdg_lab.systems.decayed_windows.step_windows import (
 from dtdg_lab.systems.decayed_windows.window_picture import DECAYED, FULL
 from dtdg_lab.visualization.axes import FROM_ZERO
 from dtdg_lab.visualization.changes.marks import over_steps
-from dtdg_lab.visualization.chart import NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Figure, Key, card
+from dtdg_lab.visualization.chart import NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Figure, Key, card, trace_keys
 from dtdg_lab.visualization.numbers import percent_text, seconds_text
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, PHASE_COLOURS, series_colour
 from dtdg_lab.visualization.runs.step_time import OTHER, PHASE_NAMES, merge_small, step_times
@@ -142,7 +142,6 @@ def phases_figure(tables: RunTables, options: ChartOptions) -> Figure:
     seconds = {phase: np.bincount(numbers, column, len(steps)) / ranks for phase, column in columns.items()}
     named = merge_small({title: {phase: float(step_s.sum()) for phase, step_s in seconds.items()}})[title]
     seconds[OTHER] = seconds[OTHER] + sum(step_s for phase, step_s in seconds.items() if phase not in (*named, OTHER))
-    keys: list[Key] = [(PHASE_NAMES[phase], PHASE_COLOURS[phase], "box") for phase in PHASES if phase in named]
     data = []
     for phase in PHASES:
         if phase in named:
@@ -151,7 +150,7 @@ def phases_figure(tables: RunTables, options: ChartOptions) -> Figure:
             hover = "step %{x}: %{y:.3~g} ms"
             data.append(bars(PHASE_NAMES[phase], steps.tolist(), milliseconds, None, hover, marker=marker))
     layout: Attributes = {"barmode": "stack", "bargap": 0.08, "yaxis": {**FROM_ZERO, "nticks": 4}}
-    figure = card(data, title, unit=unit, keys=keys, x_title=STEPS_TITLE, **layout)
+    figure = card(data, title, unit=unit, keys=trace_keys(data), x_title=STEPS_TITLE, **layout)
     return over_steps(figure, tables, steps[0], steps[-1])
 
 

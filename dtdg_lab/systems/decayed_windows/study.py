@@ -108,7 +108,7 @@ class DecayMap:
         return dict(values)
 
 
-def decay_map_panels(decay_map: DecayMap) -> dict[str, CaptionedFigure]:
+def decay_map_cards(decay_map: DecayMap) -> dict[str, CaptionedFigure]:
     """Return the three maps with captions, by column; also without rows."""
     return {
         measure.column: (_map_figure(decay_map, measure), _map_caption(decay_map, measure))
@@ -122,7 +122,7 @@ def decay_map_figure(decay_map: DecayMap, *, title: str = "Full snapshots (K) an
     fulls = {*decay_map.full_snapshots, *(int(row["full_snapshots"]) for row in decay_map.rows)}
     measured, cells = len(decay_map.values("mse")), len(fulls) * len(up)
     progress = f" · {measured} of {cells} cells" if measured < cells else ""
-    cards = list(decay_map_panels(decay_map).values())
+    cards = list(decay_map_cards(decay_map).values())
     return sheet(cards, title=title + progress, columns=3, plot_height=STUDY_HEIGHT)
 
 

@@ -14,7 +14,7 @@ from dtdg_lab.systems.hybrid_batches import captions
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts, SizeFacts
 from dtdg_lab.systems.hybrid_batches.observations import CLOCK, is_hybrid, seconds_at, size_now
 from dtdg_lab.systems.hybrid_batches.time_cards import begin_of, size_keys, size_line, stretches, time_axis, time_card
-from dtdg_lab.visualization.chart import FIRST_SECOND, NOTHING_YET, Chart, ChartOptions, Figure, Key, XAxis
+from dtdg_lab.visualization.chart import FIRST_SECOND, NOTHING_YET, Chart, ChartOptions, Figure, XAxis, trace_keys
 from dtdg_lab.visualization.numbers import percent_text
 from dtdg_lab.visualization.traces import Attributes, bars, line
 
@@ -48,16 +48,15 @@ def sources_figure(tables: RunTables, options: ChartOptions) -> Figure:
     stretch, middles = stretches(np.nan_to_num(times, nan=begin), begin, max(end, begin + 1e-3), count)
     total = np.bincount(stretch, minlength=count)
     is_filled, sources, width = total > 0, rows["source"].astype(str), (end - begin) / count or 1.0
-    data, keys = [], list[Key]()
+    data = []
     for source, (name, colour) in _NAMES.items():
         share = 100 * np.bincount(stretch[sources == source], minlength=count)[is_filled] / total[is_filled]
         if share.any():
             hover = "%{y:.0f}% " + name + "<extra></extra>"
             places, heights = middles[is_filled].round(3).tolist(), share.round(1).tolist()
             data.append(bars(name, places, heights, colour, hover, width=width))
-            keys.append((name, colour, "box"))
     layout: Attributes = {"barmode": "stack", "bargap": 0, "yaxis": {"range": [0, 100], "nticks": 4}}
-    return time_card(tables, x, data, SOURCES_TITLE, begin=begin, unit="% of batches", keys=keys, **layout)
+    return time_card(tables, x, data, SOURCES_TITLE, begin=begin, unit="% of batches", keys=trace_keys(data), **layout)
 
 
 def _times(tables: RunTables, rows: Rows, x: XAxis) -> Array:

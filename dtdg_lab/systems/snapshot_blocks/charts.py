@@ -13,9 +13,18 @@ from dtdg_lab.systems.snapshot_blocks.block_study import TITLE as BLOCK_MEMORY_T
 from dtdg_lab.systems.snapshot_blocks.block_study import StepCost, cost_caption, draw_block_costs
 from dtdg_lab.systems.snapshot_blocks.ownership_chart import PICTURE, is_esdg
 from dtdg_lab.systems.snapshot_blocks.periods import plan_periods
-from dtdg_lab.visualization.axes import byte_unit
+from dtdg_lab.visualization.axes import FROM_ZERO, byte_unit
 from dtdg_lab.visualization.changes.marks import over_steps
-from dtdg_lab.visualization.chart import FIRST_STEP, NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Figure, Key, card
+from dtdg_lab.visualization.chart import (
+    FIRST_STEP,
+    NOTHING_YET,
+    STEPS_TITLE,
+    Chart,
+    ChartOptions,
+    Figure,
+    card,
+    trace_keys,
+)
 from dtdg_lab.visualization.numbers import bytes_text, percent_text
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR, series_colour
 from dtdg_lab.visualization.runs.transfers import transfers_chart
@@ -51,14 +60,16 @@ def graphs_figure(tables: RunTables, options: ChartOptions) -> Figure:
         np.bincount(index, rows[name] / rows[f"{name}_known"].clip(1)) for name in ("bytes", "whole_bytes")
     )
     unit, factor = byte_unit(float(max(transferred.max(), in_full.max())))
-    keys: list[Key] = [("transferred", series_colour(0), "line"), ("each in full", BASELINE_COLOUR, "dash")]
-    data = []
-    for (name, colour, mark), values in zip(keys, (transferred, in_full), strict=True):
-        line_x, line_y = _with_gaps(buckets, x, (values / factor).round(4))
-        dash = "solid" if mark == "line" else "dash"
-        data.append(line(name, line_x, line_y, colour, "step %{x:.0f}: %{y:.3~g} " + unit, dash=dash))
-    axis = {"rangemode": "tozero", "nticks": 5}
-    figure = card(data, title, unit=f"{unit} per step, all ranks", keys=keys, x_title=STEPS_TITLE, yaxis=axis)
+    hover = "step %{x:.0f}: %{y:.3~g} " + unit
+    data = [
+        line(name, *_with_gaps(buckets, x, (values / factor).round(4)), colour, hover, dash=dash)
+        for name, values, colour, dash in (
+            ("transferred", transferred, series_colour(0), "solid"),
+            ("each in full", in_full, BASELINE_COLOUR, "dash"),
+        )
+    ]
+    texts: Attributes = {"unit": f"{unit} per step, all ranks", "keys": trace_keys(data), "x_title": STEPS_TITLE}
+    figure = card(data, title, **texts, yaxis={**FROM_ZERO, "nticks": 5})
     return over_steps(figure, tables, rows["step_least"].min(), rows["step_most"].max())
 
 
@@ -95,17 +106,15 @@ def hidden_figure(tables: RunTables, options: ChartOptions) -> Figure:
     ]
     if len(collectives) > 1:
         curves.append(("all", TEXT_COLOUR, rows))
-    data: list[Attributes] = []
-    keys: list[Key] = []
+    data = []
     for name, colour, exchanges in curves:
         buckets, index = np.unique(exchanges["bucket"], return_inverse=True)
         in_flight, exposed = (np.bincount(index, exchanges[column]) for column in ("in_flight_s", "exposed_s"))
         share = np.where(in_flight > 0, 100 * (1 - exposed / np.where(in_flight > 0, in_flight, 1)), np.nan)
         x, y = _with_gaps(buckets, _middles(buckets, tables.width(HIDDEN)), share.clip(0).round(2))
         data.append(line(name, x, y, colour, "step %{x:.0f}: %{y:.0f}%", width=2 if name == "all" else 1.2))
-        keys.append((name, colour, "line"))
     axis = {"range": [-2, 102], "nticks": 5}
-    figure = card(data, title, unit=unit, keys=keys, x_title=STEPS_TITLE, yaxis=axis)
+    figure = card(data, title, unit=unit, keys=trace_keys(data), x_title=STEPS_TITLE, yaxis=axis)
     return over_steps(figure, tables, rows["step_least"].min(), rows["step_most"].max())
 
 

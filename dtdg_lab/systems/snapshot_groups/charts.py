@@ -23,6 +23,7 @@ from dtdg_lab.visualization.chart import (
     Figure,
     Key,
     card,
+    trace_keys,
 )
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, EDGE_COLOUR, PHASE_COLOURS, series_colour
@@ -84,7 +85,6 @@ def times_figure(tables: RunTables, options: ChartOptions) -> Figure:
     unit, factor = time_unit(float(high))
     ends = [float(low * factor), float(high * factor)]
     data = [line("equal", ends, ends, width=1, dash="dot", hoverinfo="skip")]
-    keys: list[Key] = [("equal", BASELINE_COLOUR, "dash")]
     ranks = times.ranks[groups]
     present = np.unique(ranks).tolist()
     hover = f"group %{{customdata}}: predicted %{{x:.4g}} {unit}, measured %{{y:.4g}} {unit}"
@@ -94,12 +94,10 @@ def times_figure(tables: RunTables, options: ChartOptions) -> Figure:
         name, colour = (f"rank {rank}", series_colour(rank)) if rank >= 0 else ("group", EDGE_COLOUR)
         style: Attributes = {"size": 6, "marker": {"opacity": 0.75}, "customdata": groups[is_shown].tolist()}
         data.append(points(name, x, y, colour, hover, **style))
-        keys.append((name, colour, "dot"))
     axis: Attributes = {"type": "log", "dtick": 1} if high > _LOGARITHMIC * low else {"rangemode": "tozero"}
     source = {"size": " by size", "linear": " from nodes and edges"}.get(times.schedule.source, "")
-    return card(
-        data, title, unit=f"{unit} measured", keys=keys, x_title=f"{unit} predicted{source}", xaxis=axis, yaxis=axis
-    )
+    texts: Attributes = {"unit": f"{unit} measured", "keys": trace_keys(data), "x_title": f"{unit} predicted{source}"}
+    return card(data, title, **texts, xaxis=axis, yaxis=axis)
 
 
 def times_caption(tables: RunTables, options: ChartOptions) -> str:

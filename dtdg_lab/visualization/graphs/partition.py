@@ -12,7 +12,7 @@ from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.records.rows import Array
 from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization.axes import FROM_ZERO, byte_unit
-from dtdg_lab.visualization.chart import CaptionedFigure, Figure, Key, card
+from dtdg_lab.visualization.chart import CaptionedFigure, Figure, Key, card, trace_keys
 from dtdg_lab.visualization.numbers import bytes_text, percent_text, seconds_text, three_digits
 from dtdg_lab.visualization.palette import HEAT_SCALES, series_colour
 from dtdg_lab.visualization.runs.transfers import Traffic, traffic_card
@@ -260,20 +260,20 @@ def _share_card(partitions: Partitions, name: str) -> CaptionedFigure:
 
 
 def _imbalance_card(partitions: Partitions) -> CaptionedFigure:
-    data, keys = list[Attributes](), list[Key]()
+    data = []
     for index, (kind, name) in enumerate(_IMBALANCE.items()):
         ratios = [facts.imbalance[kind] for facts in partitions.values()]
         style: Attributes = {"size": 9, "marker": {"symbol": SYMBOLS[index]}}
         hover = "%{x}: %{y:.3f} times the mean"
         data.append(points(name, list(partitions), ratios, series_colour(index), hover, **style))
-        keys.append((name, series_colour(index), "dot"))
     top = max(max(trace["y"]) for trace in data)
     room = (top - 1) or 0.1
     axes: Attributes = {
         "xaxis": _label_axis(partitions),
         "yaxis": {"range": [1 - 0.06 * room, 1 + 1.1 * room], "nticks": 5},
     }
-    figure = card(data, "Imbalance", unit="largest part over the mean", keys=keys, shapes=[rule(y=1, width=1)], **axes)
+    texts: Attributes = {"unit": "largest part over the mean", "keys": trace_keys(data)}
+    figure = card(data, "Imbalance", shapes=[rule(y=1, width=1)], **texts, **axes)
     even = min(partitions, key=lambda label: partitions[label].imbalance["edges"])
     ratio = three_digits(partitions[even].imbalance["edges"])
     return figure, f"Edges are most even by {even}: the largest part has {ratio} times the mean."

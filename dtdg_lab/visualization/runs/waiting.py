@@ -22,6 +22,7 @@ from dtdg_lab.visualization.chart import (
     Section,
     always,
     card,
+    trace_keys,
 )
 from dtdg_lab.visualization.numbers import three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, STEP_COLOUR, WARNING_COLOUR, series_colour
@@ -93,13 +94,11 @@ def _middles(rows: Rows) -> list[float]:
 
 
 def _lines(rows: Rows) -> tuple[list[Attributes], list[Key]]:
-    data, keys = list[Attributes](), list[Key]()
-    for rank, some in rows.by("rank").items():
-        name, colour = f"rank {rank}", series_colour(int(rank))
-        values = known(_means_ms(some).round(4))
-        data.append(line(name, _middles(some), values, colour, "step %{x:.0f}: %{y:.3~g} ms", width=1.6))
-        keys.append((name, colour, "line"))
-    return data, keys
+    data = []
+    for rank, of_rank in rows.by("rank").items():
+        x, y = _middles(of_rank), known(_means_ms(of_rank).round(4))
+        data.append(line(f"rank {rank}", x, y, series_colour(int(rank)), "step %{x:.0f}: %{y:.3~g} ms", width=1.6))
+    return data, trace_keys(data)
 
 
 def _band(rows: Rows) -> tuple[list[Attributes], list[Key]]:

@@ -148,7 +148,7 @@ class RaceLevel:
     name: str
 
 
-def race_panels(
+def race_cards(
     curves: Curves, levels: Sequence[RaceLevel] = (), labels: Sequence[str] | None = None, lost: Collection[Place] = ()
 ) -> dict[str, CaptionedFigure]:
     """Return a figure and a caption for each of ``COSTS``.

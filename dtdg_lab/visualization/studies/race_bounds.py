@@ -64,7 +64,7 @@ class Bound:
         return self.measured / self.bound if self.bound > 0 else None
 
 
-def bounds_panels(bounds: Sequence[Bound], labels: Sequence[str]) -> dict[str, CaptionedFigure]:
+def bounds_cards(bounds: Sequence[Bound], labels: Sequence[str]) -> dict[str, CaptionedFigure]:
     """Return a panel for every quantity that has a bound, or one empty panel."""
     quantities = [name for name in QUANTITIES if any(bound.quantity == name for bound in bounds)] or ["epoch"]
     return {name: _panel(name, [bound for bound in bounds if bound.quantity == name], labels) for name in quantities}
@@ -72,7 +72,7 @@ def bounds_panels(bounds: Sequence[Bound], labels: Sequence[str]) -> dict[str, C
 
 def bounds_figure(bounds: Sequence[Bound], labels: Sequence[str]) -> Figure:
     """Return all panels as one figure."""
-    cards = list(bounds_panels(bounds, labels).values())
+    cards = list(bounds_cards(bounds, labels).values())
     return sheet(cards, title="Measured and bound", plot_height=STUDY_HEIGHT)
 
 

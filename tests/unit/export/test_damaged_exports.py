@@ -33,8 +33,8 @@ from dtdg_lab.runs.stored_run import StoredRun
 from dtdg_lab.studies.race_plan import RacePlan, new_race
 from dtdg_lab.studies.race_result import Race
 from dtdg_lab.studies.trials import TrialJournal, planned
-from dtdg_lab.visualization.studies.race import Curve, RaceLevel, race_panels
-from dtdg_lab.visualization.studies.race_bounds import Bound, bounds_panels
+from dtdg_lab.visualization.studies.race import Curve, RaceLevel, race_cards
+from dtdg_lab.visualization.studies.race_bounds import Bound, bounds_cards
 from tests.stored_runs import finished_run
 
 
@@ -235,10 +235,10 @@ def test_a_step_without_a_time_is_drawn(done: StoredRun, tmp_path: Path) -> None
 def test_a_contestant_is_drawn_letter_for_letter() -> None:
     label = "<b>a</b> & b"
     curve = Curve(label, 0, (2.0, 1.0), (1.0, 2.0), (1.0, 2.0), (1.0, 2.0), 5, "validation", "loss", ("model",), True)
-    drawn = race_panels([curve], [RaceLevel(label, "seconds", 0.5, "bound")])
+    drawn = race_cards([curve], [RaceLevel(label, "seconds", 0.5, "bound")])
     texts = [each["name"] for figure, _ in drawn.values() for each in figure["data"]]
     texts += [note["text"] for note in drawn["seconds"][0]["layout"]["annotations"]]
-    bounds = bounds_panels([Bound(label, "epoch", 2.0, 1.0, "makespan")], (label,))
+    bounds = bounds_cards([Bound(label, "epoch", 2.0, 1.0, "makespan")], (label,))
     texts += bounds["epoch"][0]["data"][0]["y"]
     assert texts
     assert all("<b>" not in text and html.unescape(text).startswith(label) for text in texts)

@@ -19,7 +19,7 @@ from dtdg_lab.systems.feature_cache.charts.step_chart import (
 )
 from dtdg_lab.systems.feature_cache.events import Congestion, FeatureFacts
 from dtdg_lab.visualization.axes import FROM_ZERO, byte_unit, named_axis
-from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
+from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, card, trace_keys
 from dtdg_lab.visualization.numbers import bytes_text, three_digits
 from dtdg_lab.visualization.palette import HEAT_SCALES, PHASE_COLOURS, PURGE_COLOUR, TEXT_COLOUR, series_colour
 from dtdg_lab.visualization.traces import Attributes, bars, colour_bar, heat, label
@@ -101,10 +101,9 @@ def _rows_figure(tables: RunTables, options: ChartOptions) -> Figure:
         for name, (values, colour) in series.items()
         if (hits + misses).any()
     ]
-    keys: list[Key] = [(name, colour, "box") for name, (_, colour) in series.items()]
     axis = {"dtick": max(1, -(-len(x) // STACKED_PARTS)), "showgrid": False, "tickprefix": "part "}
     style: Attributes = {"barmode": "stack", "bargap": 0.35, "xaxis": axis, "yaxis": FROM_ZERO}
-    return card(data, "Rows asked by owner", unit="rows per step, all parts", keys=keys, **style)
+    return card(data, "Rows asked by owner", unit="rows per step, all parts", keys=trace_keys(data), **style)
 
 
 def _requested(tables: RunTables) -> tuple[Array, Array]:
@@ -153,10 +152,9 @@ def _bytes_figure(tables: RunTables, options: ChartOptions) -> Figure:
         bars(name, x, (values / factor).round(4).tolist(), colour, hover, width=width)
         for name, (values, colour) in series.items()
     ]
-    keys: list[Key] = [(name, colour, "box") for name, (_, colour) in series.items()]
-    style: Attributes = {"barmode": "stack", "bargap": 0, "yaxis": FROM_ZERO}
+    style: Attributes = {"keys": trace_keys(data), "barmode": "stack", "bargap": 0, "yaxis": FROM_ZERO}
     span = (float(first), float(last + 1))
-    return over_steps(data, tables, span, "Bytes moved", unit=f"{unit} per step, all parts", keys=keys, **style)
+    return over_steps(data, tables, span, "Bytes moved", unit=f"{unit} per step, all parts", **style)
 
 
 def _row_bytes(tables: RunTables) -> int:

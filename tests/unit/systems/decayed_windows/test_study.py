@@ -21,8 +21,8 @@ from dtdg_lab.systems.decayed_windows.study import (
     MEANINGS,
     DecayMap,
     DecayStudy,
+    decay_map_cards,
     decay_map_figure,
-    decay_map_panels,
     row_of,
 )
 from dtdg_lab.visualization.chart import title_of
@@ -271,7 +271,7 @@ def numbers(figure: dict[str, Any]) -> dict[tuple[int, int], str]:
 
 
 def test_cells_by_hand() -> None:
-    panels = decay_map_panels(whole())
+    panels = decay_map_cards(whole())
     assert list(panels) == ["mse", "peak_bytes", "epoch_s"]
     for figure, words in panels.values():
         check(figure)
@@ -285,29 +285,29 @@ def test_cells_by_hand() -> None:
 
 
 def test_the_best_cell_is_outlined_and_named() -> None:
-    figure, words = decay_map_panels(whole())["mse"]
+    figure, words = decay_map_cards(whole())["mse"]
     (shape,) = figure["layout"]["shapes"]
     assert (shape["x0"] + shape["x1"]) / 2 == 1 and (shape["y0"] + shape["y1"]) / 2 == 1
     assert words == "The lowest loss is 0.200 at K 2, alpha 0.5."
 
 
 def test_seeds_give_a_mean_its_spread_and_cells_that_cannot_be_told_apart() -> None:
-    figure, words = decay_map_panels(whole(3))["mse"]
+    figure, words = decay_map_cards(whole(3))["mse"]
     assert numbers(figure)[1, 1] == "0.202<br>± 0.002"
     assert words == "The lowest loss is 0.202 at K 2, alpha 0.5; no other cells are within its spread."
     near = DecayMap([*whole(3).rows, *(row(2, 0.9, seed, mse=0.203) for seed in range(3))], K, (*ALPHAS, 0.9), 3)
-    assert "; 1 other cell is within its spread." in decay_map_panels(near)["mse"][1]
-    assert "±" not in numbers(decay_map_panels(whole(3))["peak_bytes"][0])[1, 1], "memory is told as its mean"
+    assert "; 1 other cell is within its spread." in decay_map_cards(near)["mse"][1]
+    assert "±" not in numbers(decay_map_cards(whole(3))["peak_bytes"][0])[1, 1], "memory is told as its mean"
 
 
 def test_the_lowest_loss_is_compared_with_persistence() -> None:
-    words = decay_map_panels(whole(baselines={"persistence": 0.4, "mean": 0.5}))["mse"][1]
+    words = decay_map_cards(whole(baselines={"persistence": 0.4, "mean": 0.5}))["mse"][1]
     assert words == "The lowest loss is 0.200, 50% below persistence, at K 2, alpha 0.5."
 
 
 def test_cells_to_come_are_empty_and_half_done_ones_say_so() -> None:
     shown = DecayMap([row(1, 0.1, 0), row(1, 0.1, 1), row(2, 0.1, 0)], K, ALPHAS, 2)
-    figure, _ = decay_map_panels(shown)["mse"]
+    figure, _ = decay_map_cards(shown)["mse"]
     check(figure)
     z = figure["data"][0]["z"]
     assert z[1] == [None, None, None] and z[0][2] is None and z[0][0] is not None
@@ -322,13 +322,13 @@ def test_cells_to_come_are_empty_and_half_done_ones_say_so() -> None:
 def test_every_state_of_a_study_has_valid_pictures(rows: list[dict[str, Any]], axes: Any, path: Any) -> None:
     shown = DecayMap(rows, *axes, path=path)
     check(decay_map_figure(shown))
-    for figure, words in decay_map_panels(shown).values():
+    for figure, words in decay_map_cards(shown).values():
         check(figure)
         assert words
 
 
 def test_the_path_goes_from_a_circle_to_a_star_between_the_rows_it_has() -> None:
-    figure, _ = decay_map_panels(whole(path=[(2, 0.1), (2, 0.3), (4, 0.3)]))["mse"]
+    figure, _ = decay_map_cards(whole(path=[(2, 0.1), (2, 0.3), (4, 0.3)]))["mse"]
     line, ends = figure["data"][1:]
     steps = [
         (two_x - one_x, two_y - one_y)
@@ -346,6 +346,6 @@ def test_alphas_outside_the_map_stay_near_its_edge() -> None:
 
 
 def test_the_least_and_the_most_costly_cells_are_named() -> None:
-    words = decay_map_panels(whole())["peak_bytes"][1]
+    words = decay_map_cards(whole())["peak_bytes"][1]
     assert words == "A step needs 2.00 KiB at K 1, alpha 0.1, and 12.0 KiB at K 3, alpha 0.5."
-    assert decay_map_panels(DecayMap([row(1, 0.1)]))["peak_bytes"][1] == "A step needs 2.00 KiB in every cell."
+    assert decay_map_cards(DecayMap([row(1, 0.1)]))["peak_bytes"][1] == "A step needs 2.00 KiB in every cell."

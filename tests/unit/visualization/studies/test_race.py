@@ -19,11 +19,11 @@ from dtdg_lab.visualization.studies.race import (
     RaceLevel,
     curve_of,
     near_losses,
+    race_cards,
     race_figure,
-    race_panels,
     reached,
 )
-from dtdg_lab.visualization.studies.race_bounds import Bound, bounds_figure, bounds_panels
+from dtdg_lab.visualization.studies.race_bounds import Bound, bounds_cards, bounds_figure
 from tests.synthetic_lines import START_NS, energy_row, evaluation_row, line, step_row
 
 
@@ -119,7 +119,7 @@ def test_near_the_best_follows_the_seed():
 
 
 def test_panels_draw_seeds_thin_and_medians_thick_and_say_who_needs_least():
-    panels = race_panels(CURVES, [RaceLevel("slow", "seconds", 2.5, "3 epochs, makespan bound")])
+    panels = race_cards(CURVES, [RaceLevel("slow", "seconds", 2.5, "3 epochs, makespan bound")])
     assert list(panels) == list(COSTS)
     figure, words = panels["seconds"]
     go.Figure(figure)
@@ -140,24 +140,24 @@ def test_panels_draw_seeds_thin_and_medians_thick_and_say_who_needs_least():
 
 def test_a_median_goes_as_far_as_half_of_the_seeds():
     early = [curve("a", 0, [0.9, 0.8]), curve("a", 1, [0.7, 0.6, 0.5]), curve("a", 2, [0.5])]
-    (line_,) = [trace for trace in race_panels(early)["seconds"][0]["data"] if trace.get("showlegend", True)]
+    (line_,) = [trace for trace in race_cards(early)["seconds"][0]["data"] if trace.get("showlegend", True)]
     assert line_["y"] == pytest.approx([0.7, 0.7])
 
 
 def test_what_is_unknown_or_nothing_is_said():
     unknown = [replace(each, joules=(), peak=None) if each.label == "slow" else each for each in CURVES]
-    panels = race_panels(unknown)
+    panels = race_cards(unknown)
     assert "Unknown for slow." in panels["joules"][1] and "slow 3" not in panels["joules"][1]
-    assert race_panels([replace(each, bytes=(0.0,) * 3) for each in CURVES])["bytes"][0]["data"] == []
-    for figure, words in race_panels([], labels=("a", "b")).values():
+    assert race_cards([replace(each, bytes=(0.0,) * 3) for each in CURVES])["bytes"][0]["data"] == []
+    for figure, words in race_cards([], labels=("a", "b")).values():
         go.Figure(figure)
         assert words and "no run" in figure["layout"]["annotations"][-1]["text"]
 
 
 def test_losses_that_fall_far_get_a_logarithmic_axis():
     far = [curve("a", 0, [9.0, 0.1]), curve("b", 0, [8.0, 0.2])]
-    assert race_panels(far)["seconds"][0]["layout"]["yaxis"]["type"] == "log"
-    assert "type" not in race_panels(CURVES)["seconds"][0]["layout"]["yaxis"]
+    assert race_cards(far)["seconds"][0]["layout"]["yaxis"]["type"] == "log"
+    assert "type" not in race_cards(CURVES)["seconds"][0]["layout"]["yaxis"]
 
 
 def test_bounds_stand_beside_what_was_measured():
@@ -166,7 +166,7 @@ def test_bounds_stand_beside_what_was_measured():
         Bound("b", "epoch", 0.05, 0.01, "even load"),
         Bound("a", "moving", 0.01, 1e-6, "copying in memory"),
     ]
-    panels = bounds_panels(bounds, ("a", "b"))
+    panels = bounds_cards(bounds, ("a", "b"))
     assert list(panels) == ["epoch", "moving"]
     figure, words = panels["epoch"]
     go.Figure(figure)
@@ -175,5 +175,5 @@ def test_bounds_stand_beside_what_was_measured():
     assert panels["moving"][0]["layout"]["xaxis"]["type"] == "log"
     assert "x 10,000" in panels["moving"][0]["data"][0]["text"]
     go.Figure(bounds_figure(bounds, ("a", "b")))
-    assert bounds_panels([], ("a",))["epoch"][0]["data"] == []
+    assert bounds_cards([], ("a",))["epoch"][0]["data"] == []
     assert np.isfinite(bounds[0].over)

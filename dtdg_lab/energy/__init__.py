@@ -1,1 +1,1 @@
-"""Energy: NVML and RAPL where they can be read, a named model where they cannot; by windows and phases. No torch."""
+"""Energy of a run by windows and phases: measured by NVML and RAPL where possible, else modelled. Without torch."""

@@ -1,4 +1,4 @@
-"""Modelled energy of processors and GPUs, for machines where nothing can be read."""
+"""Modelled energy of processors and GPUs, for machines without readable counters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dtdg_lab.energy.readers import Device, PowerModel, Reading, Scope, Source, 
 
 
 class _Modelled:
-    """Assumed watts times the time passed: what models of processors and GPUs have in common."""
+    """Base class of the models of processors and GPUs: assumed watts times the time passed."""
 
     name: str
     source: Source = "modelled"
@@ -25,15 +25,15 @@ class _Modelled:
         self._lock = threading.Lock()  # readings and settings come from different threads
 
     def set_power(self, power: PowerModel) -> None:
-        """Assume other powers from now on; what was drawn before stays as it was."""
+        """Assume other powers from now on; energy before stays as it was."""
         with self._lock:
-            self._settle()
+            self._integrate()
             self._power = power
 
     def read(self) -> Reading | None:
-        """Modelled energy since the last reading, or since its power is known; None for a window of no length."""
+        """Return the modelled energy since the last reading, or since its power is known; None for an empty window."""
         with self._lock:
-            self._settle()
+            self._integrate()
             joules, interval_s = self._joules, self._seconds
             if interval_s <= 0:
                 return None
@@ -41,20 +41,20 @@ class _Modelled:
         return reading_of(self, joules, interval_s)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no handles."""
 
-    def _settle(self) -> None:
-        """Add what was drawn up to now."""
+    def _integrate(self) -> None:
+        """Add the energy up to now."""
         raise NotImplementedError
 
 
 class ModelledReader(_Modelled):
-    """Joules from assumed idle and full power of a node, shared out over its ranks by processor time.
+    """Joules from the assumed idle and full power of a node, divided over its ranks by processor time.
 
     For a window of ``wall`` seconds in which this process used ``cpu`` processor seconds, with n ranks on the node and
     c cores: ``P = P_idle / n + (P_max - P_idle) * cpu / (wall * c)``. The n ranks together draw ``P_idle`` when idle
-    and ``P_max`` when they keep all cores busy. Power is taken as linear in utilisation; what other programs on the
-    node draw is not counted.
+    and ``P_max`` when they keep all cores busy. The model is linear in utilisation, and ignores other programs on the
+    node.
 
     Args:
         ranks_on_node: n, ranks that share the node.
@@ -87,13 +87,13 @@ class ModelledReader(_Modelled):
         super().__init__(PowerModel(idle_w=idle_w, max_w=max_w), wall)
         self._ranks, self._processor, self._last_cpu_s = ranks_on_node, processor, processor()
 
-    def _settle(self) -> None:
-        """Add what was drawn up to now; processor seconds of no time wait for the next."""
+    def _integrate(self) -> None:
+        """Add the energy up to now; processor seconds without wall time count in the next call."""
         wall_s, cpu_s = self._wall(), self._processor()
         passed_s = wall_s - self._last_s
         if passed_s <= 0:
             return
-        # the two clocks tick apart, so that a short window can seem more than fully used: the rest is the next one's
+        # the clocks differ, so a short window may seem more than fully used: the rest counts in the next window
         used_s = min(cpu_s - self._last_cpu_s, passed_s * self._cores)
         self._last_s, self._last_cpu_s = wall_s, self._last_cpu_s + used_s
         busy = used_s / (passed_s * self._cores)
@@ -103,7 +103,7 @@ class ModelledReader(_Modelled):
 
 
 class BusySeconds:
-    """Seconds that something was busy so far: one thread adds, another may ask."""
+    """Counter of busy seconds; one thread adds to it, another may read it."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
@@ -120,12 +120,12 @@ class BusySeconds:
 class ModelledGpuReader(_Modelled):
     """Joules of one GPU from its assumed idle and full power: ``P = P_idle + (P_max - P_idle) * busy / wall``.
 
-    While the GPU's full power is 0, which means not known, its energy is unknown.
+    A full power of 0 means unknown; the GPU's energy is then unknown too.
 
     Args:
         power: ``gpu_idle_w`` and ``gpu_max_w``.
-        busy: seconds that the GPU was busy so far, updated after each step. A step in progress is not included
-            yet, so that a reading may be one step late; together readings are right.
+        busy: returns the GPU's busy seconds so far, updated after each step. So a reading may lag by one step; the sum
+            of readings is right.
         wall: monotonic clock in seconds.
     """
 
@@ -138,13 +138,13 @@ class ModelledGpuReader(_Modelled):
         super().__init__(power, wall)
         self._busy, self._last_busy_s = busy, busy()
 
-    def _settle(self) -> None:
+    def _integrate(self) -> None:
         now_s, busy_s = self._wall(), self._busy()
         passed_s = now_s - self._last_s
         if passed_s <= 0:
             return
         if not self._power.gpu_max_w:
-            self._joules = self._seconds = 0.0  # a reading ends now: what was known earlier would be a hole in it
+            self._joules = self._seconds = 0.0  # drop earlier energy: a reading must not have a gap
             self._last_s, self._last_busy_s = now_s, busy_s
             return
         idle_w, max_w = self._power.gpu_idle_w, self._power.gpu_max_w

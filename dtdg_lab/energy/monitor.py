@@ -16,12 +16,12 @@ class ReaderEnergy:
     """The measurement of a window by one reader.
 
     Attributes:
-        reader: its name.
-        device: what drew the joules.
-        source: how they come about.
-        scope: whose they are.
-        joules: of the part of the window that is known; None where nothing is, never 0 for that.
-        coverage: share of the window's seconds that is known, from 0 to 1.
+        reader: name of the reader.
+        device: kind of device that drew the joules.
+        source: origin of the joules.
+        scope: whether they belong to the rank or to the whole node.
+        joules: joules of the known part of the window; None (never 0) if nothing is known.
+        coverage: known share of the window's seconds, from 0 to 1.
     """
 
     reader: str
@@ -37,9 +37,9 @@ class Measurement:
     """Energy of a window, reader by reader.
 
     Attributes:
-        key: of the window.
-        seconds: it lasted.
-        readers: the measurement of each, in order.
+        key: name of the window.
+        seconds: length of the window.
+        readers: the measurement of each reader, in order.
     """
 
     key: str
@@ -48,22 +48,22 @@ class Measurement:
 
     @property
     def joules(self) -> float | None:
-        """The sum over all readers, for the time that they cover; None if none is known.
+        """Sum over all readers, for the time that they cover; None if nothing is known.
 
-        A rank's and a whole node's joules of one kind of device are never added: where both are read, the rank's count.
-        A rank's GPU and its node's processors are two devices, and both count.
+        If a kind of device has readers of both the rank and the whole node, only the rank's count. A rank's GPU and its
+        node's processors are two devices, and both count.
         """
         readers = self._counted()
         return sum(reader.joules for reader in readers if reader.joules is not None) if readers else None
 
     @property
     def coverage(self) -> float:
-        """The least coverage of the readers that count; 0 where there is none."""
+        """Lowest coverage of the readers that count; 0 without any."""
         return min((reader.coverage for reader in _own(self.readers)), default=0.0)
 
     @property
     def watts(self) -> float | None:
-        """Mean power of the readers that count, each over the seconds that it covers; None if none is known."""
+        """Mean power of the readers that count, each over its covered seconds; None if nothing is known."""
         readers = [reader for reader in self._counted() if reader.coverage > 0]
         if not readers or self.seconds <= 0:
             return None
@@ -71,7 +71,7 @@ class Measurement:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """How the joules come about, each source once."""
+        """Distinct sources of the joules."""
         return tuple(dict.fromkeys(reader.source for reader in self._counted()))
 
     def _counted(self) -> list[ReaderEnergy]:
@@ -84,47 +84,46 @@ def _own(readers: Sequence[ReaderEnergy]) -> list[ReaderEnergy]:
     return [reader for reader in readers if reader.scope == "rank" or reader.device not in rank_devices]
 
 
-_LEAST_S = 1e-9  # of work: less is no measure to share anything out by
+_LEAST_S = 1e-9  # fewest busy seconds by which energy is divided
 
 
 def shared_out(
     joules: float, seconds: Mapping[str, float], busy_s: Mapping[str, float], idle_j: float
 ) -> dict[str, float]:
-    """Share out joules by phase: idle power by time, the rest by busy seconds; they sum to ``joules``.
+    """Divide joules over phases: idle power by time, the rest by busy seconds; they sum to ``joules``.
 
     Args:
-        joules: of the whole window.
-        seconds: that each phase lasted, above 0 in sum.
-        busy_s: of these, what the device worked; phases that are not in it did not. Where none did, all is shared out
-            by time.
-        idle_j: what the idle device would have drawn in the window; at most ``joules`` of it count.
+        joules: joules of the whole window.
+        seconds: duration of each phase, above 0 in sum.
+        busy_s: busy seconds of the device by phase; missing phases have none. Without any, joules are divided by time.
+        idle_j: joules of an idle device over the window; at most ``joules`` count.
     """
-    worked_s = sum(busy_s.get(phase, 0.0) for phase in seconds)
-    worked = worked_s > _LEAST_S
-    by_time = min(idle_j, joules) if worked else joules
+    total_busy_s = sum(busy_s.get(phase, 0.0) for phase in seconds)
+    was_busy = total_busy_s > _LEAST_S
+    by_time = min(idle_j, joules) if was_busy else joules
     joules_by_phase = spread(by_time, seconds)
-    if worked:
+    if was_busy:
         for phase in seconds:
-            joules_by_phase[phase] += (joules - by_time) * busy_s.get(phase, 0.0) / worked_s
+            joules_by_phase[phase] += (joules - by_time) * busy_s.get(phase, 0.0) / total_busy_s
     return joules_by_phase
 
 
 def spread(amount: float, seconds: Mapping[str, float]) -> dict[str, float]:
-    """Share out an amount by time alone; return nothing if there is no time."""
-    whole_s = sum(seconds.values())
-    return {phase: amount * lasted_s / whole_s for phase, lasted_s in seconds.items()} if whole_s > 0 else {}
+    """Divide an amount by time; return an empty dict if there is no time."""
+    total_s = sum(seconds.values())
+    return {phase: amount * lasted_s / total_s for phase, lasted_s in seconds.items()} if total_s > 0 else {}
 
 
-PATIENCE_S = 10.0  # a window that ended waits at most so long for readings that reach to its end
+PATIENCE_S = 10.0  # time-out of an ended window for readings that reach its end
 
 
 class EnergyWindow:
-    """A stretch of time, and the parts of readings that fall into it. Made by :class:`EnergyMeter`.
+    """A time window with its parts of readings, made by :class:`EnergyMeter`.
 
     Attributes:
-        key: its name.
-        begin_s: on the meter's clock.
-        end_s: None while it is open.
+        key: name of the window.
+        begin_s: start, on the meter's clock.
+        end_s: end; None while it is open.
     """
 
     def __init__(self, key: str, begin_s: float) -> None:
@@ -134,7 +133,7 @@ class EnergyWindow:
         self._covered_s: dict[str, float] = {}
 
     def take(self, reading: Reading, end_s: float) -> None:
-        """Add the part of a reading, evenly spread over its seconds before ``end_s``, that is in this window."""
+        """Add this window's part of a reading, which is spread evenly over its seconds before ``end_s``."""
         start_s = end_s - reading.interval_s
         last_s = end_s if self.end_s is None else min(end_s, self.end_s)
         inside_s = last_s - max(start_s, self.begin_s)
@@ -145,7 +144,7 @@ class EnergyWindow:
         self._covered_s[name] = self._covered_s.get(name, 0.0) + inside_s
 
     def measured(self, readers: Sequence[EnergyReader]) -> Measurement:
-        """Return the measurement so far of a window that has ended."""
+        """Return the measurement so far of an ended window."""
         assert self.end_s is not None
         seconds = self.end_s - self.begin_s
         return Measurement(
@@ -167,50 +166,50 @@ class EnergyWindow:
 class EnergyMeter:
     """Measures windows of time by all readers of a rank; windows may overlap, and threads may share a meter.
 
-    The readers belong to the meter and may not be read elsewhere, since a reading ends the one before. A window begins
-    and ends with a reading of each; where a reader has no value at that moment (a counter that moves every
-    100 ms), the reading that comes later is spread evenly over its seconds, and the window gets its part of it.
+    The meter owns the readers, which must not be read elsewhere, since a reading ends the previous one. A window begins
+    and ends with a reading of each reader. If a reader has no value at that moment (such as a counter that moves every
+    100 ms), its later reading is spread evenly over its seconds, and the window gets its part.
 
     Args:
-        readers: of the rank; each by another name.
+        readers: readers of the rank, with distinct names.
         clock: the readers' monotonic clock, in seconds.
 
     Attributes:
-        lost: why readers no longer answer, by name; their energy is unknown from then on.
+        lost: errors of readers that no longer answer, by name; their energy is unknown from then on.
 
     Raises:
-        ConfigError: two readers have one name.
+        ConfigError: two readers have the same name.
     """
 
     def __init__(self, readers: Sequence[EnergyReader], *, clock: Callable[[], float] = time.perf_counter) -> None:
         self.readers = tuple(readers)
         names = [reader.name for reader in readers]
         if len(set(names)) < len(names):
-            raise ConfigError(f"readers {', '.join(names)}: one device would be counted twice; give each once.")
+            raise ConfigError(f"readers {', '.join(names)} would count a device twice. Give each reader once.")
         self.lost: dict[str, str] = {}
         self._clock, self._lock = clock, threading.RLock()
         self._known_to_s = dict.fromkeys(names, clock())
         self._open: dict[str, EnergyWindow] = {}
         self._settling: list[EnergyWindow] = []
-        self._untold: dict[str, Reading] = {}
+        self._unsampled: dict[str, Reading] = {}
         self._closed = False
 
     def sample(self) -> list[Reading]:
-        """Energy by reader since the last call, whatever windows began or ended meanwhile; the unknown is left out."""
+        """Return the energy by reader since the last call, independent of windows; unknown energy is left out."""
         with self._lock:
             self._read()
-            untold, self._untold = list(self._untold.values()), {}
-        return untold
+            unsampled, self._unsampled = list(self._unsampled.values()), {}
+        return unsampled
 
     def begin_window(self, key: str, *, restart: bool = False) -> None:
         """Begin a window.
 
         Args:
-            key: its name, until it ends.
-            restart: forget an open window of that name, such as one that a cell left open when it failed.
+            key: name of the window.
+            restart: whether to drop an open window of that name, for example one of a failed cell.
 
         Raises:
-            ConfigError: there is an open window of that name.
+            ConfigError: a window of that name is open.
         """
         with self._lock:
             if key in self._open and not restart:
@@ -218,7 +217,7 @@ class EnergyMeter:
             self._open[key] = EnergyWindow(key, self._read())
 
     def end_window(self, key: str) -> Measurement:
-        """End a window; energy that only later readings would include is not covered.
+        """End a window, and return its measurement; energy that only later readings include is not covered.
 
         Raises:
             ConfigError: there is no open window of that name.
@@ -230,10 +229,10 @@ class EnergyMeter:
             return window.measured(self.readers)
 
     def lap(self, key: str) -> EnergyWindow:
-        """End a window and begin the next of that name at the same instant.
+        """End a window, and begin the next one of that name at the same instant.
 
         Returns:
-            The window that ended; later readings go on to fill it, until :meth:`settled`.
+            The ended window; later readings still fill it, until :meth:`settled`.
 
         Raises:
             ConfigError: there is no open window of that name.
@@ -246,27 +245,27 @@ class EnergyMeter:
             return window
 
     def settled(self, window: EnergyWindow) -> Measurement | None:
-        """Return the measurement of a window that a lap ended, once no reading can add to it; None before."""
+        """Return the measurement of a window that :meth:`lap` ended, once it is final; None before."""
         with self._lock:
             return window.measured(self.readers) if self._is_settled(window, self._clock()) else None
 
     def ended(self, window: EnergyWindow) -> Measurement:
-        """Stop filling a window that a lap ended, and return its measurement so far."""
+        """Stop filling a window that :meth:`lap` ended, and return its measurement so far."""
         with self._lock:
             self._settling = [settling for settling in self._settling if settling is not window]
             return window.measured(self.readers)
 
     def set_power(self, power: PowerModel) -> None:
-        """Assume other powers from now on in all readers that model something."""
+        """Assume other powers from now on in all modelling readers."""
         with self._lock:
             self._read()
             for reader in self.readers:
-                change = getattr(reader, "set_power", None)  # what measures has none
-                if change is not None:
-                    change(power)
+                set_power = getattr(reader, "set_power", None)  # only modelling readers have it
+                if set_power is not None:
+                    set_power(power)
 
     def close(self) -> None:
-        """Give back the readers; a second call does nothing."""
+        """Close the readers; a second call does nothing."""
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -274,7 +273,7 @@ class EnergyMeter:
                     reader.close()
 
     def _read(self) -> float:
-        """Read what can be read, hand it to all windows, and return the instant."""
+        """Read all readers, add the readings to all windows, and return the time."""
         now_s = self._clock()
         for reader in () if self._closed else self.readers:
             if reader.name in self.lost:
@@ -294,11 +293,11 @@ class EnergyMeter:
         self._known_to_s[name] = now_s
         for window in (*self._open.values(), *self._settling):
             window.take(reading, now_s)
-        untold = self._untold.get(name)
-        if untold is not None:
-            joules, interval_s = untold.joules + reading.joules, untold.interval_s + reading.interval_s
+        unsampled = self._unsampled.get(name)
+        if unsampled is not None:
+            joules, interval_s = unsampled.joules + reading.joules, unsampled.interval_s + reading.interval_s
             reading = replace(reading, joules=joules, interval_s=interval_s, watts=joules / interval_s)
-        self._untold[name] = reading
+        self._unsampled[name] = reading
 
     def _is_settled(self, window: EnergyWindow, now_s: float) -> bool:
         end_s = now_s if window.end_s is None else window.end_s

@@ -1,4 +1,4 @@
-"""NVML: its start and its refusals, and the energy of one NVIDIA GPU."""
+"""NVML: access and errors, and the energy of one NVIDIA GPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dtdg_lab.energy.readers import Device, Reading, Scope, Source, reading_of
 _DRIVER = "An NVIDIA driver is needed: install it, or start the container with `--gpus all`."
 _RESET = "Reset the GPU with `sudo nvidia-smi --gpu-reset`, or restart the machine."
 
-# by the name of the error's class: pynvml has one class for each of NVML's return codes
+# by name of the error class: pynvml has a class for each of NVML's return codes
 _REMEDIES = {
     "NVMLError_LibraryNotFound": _DRIVER,
     "NVMLError_DriverNotLoaded": _DRIVER,
@@ -32,15 +32,15 @@ LACKING = frozenset({"NVMLError_NotSupported", "NVMLError_FunctionNotFound", "At
 
 
 class NvmlError(NotAvailableError):
-    """Raised when NVML does not answer a query.
+    """NVML has returned an error.
 
     Args:
         query: NVML's function.
-        reason: as NVML states it.
+        reason: NVML's message.
         kind: name of the error's class.
 
     Attributes:
-        reason: with the remedy, where there is one.
+        reason: message with a remedy, if there is one.
     """
 
     def __init__(self, query: str, reason: str, kind: str) -> None:
@@ -50,10 +50,10 @@ class NvmlError(NotAvailableError):
 
 
 def start_nvml() -> ModuleType:
-    """Return pynvml, started; :func:`stop_nvml` ends it.
+    """Initialise NVML, and return pynvml; :func:`stop_nvml` releases it.
 
     Raises:
-        NotAvailableError: pynvml is not installed, or there is no driver that answers.
+        NotAvailableError: pynvml is not installed, or no driver answers.
     """
     try:
         import pynvml
@@ -68,12 +68,12 @@ def start_nvml() -> ModuleType:
 
 
 def ask(nvml: ModuleType, query: str, *arguments: Any) -> Any:
-    """Return NVML's answer; text is decoded, which old versions of pynvml leave to the caller.
+    """Call an NVML function, and return its result; bytes of old versions of pynvml are decoded.
 
     Args:
-        nvml: pynvml, started.
+        nvml: pynvml, initialised.
         query: name of the function, such as ``nvmlDeviceGetPowerUsage``.
-        arguments: of the function.
+        arguments: arguments of the function.
 
     Raises:
         NvmlError: NVML returns an error, or this pynvml does not have the function.
@@ -93,11 +93,11 @@ def stop_nvml(nvml: ModuleType) -> None:
     try:
         nvml.nvmlShutdown()
     except nvml.NVMLError:
-        return  # of a lost GPU or driver, which has released everything already
+        return  # a lost GPU or driver has released everything already
 
 
 def name_gpus(nvml: ModuleType) -> list[str]:
-    """Return the names of all GPUs; of one that does not answer, the reason.
+    """Return the names of all GPUs, or the error of a GPU that does not answer.
 
     Raises:
         NvmlError: NVML cannot count them.
@@ -111,11 +111,11 @@ def name_gpus(nvml: ModuleType) -> list[str]:
     return names
 
 
-# Drivers refresh power and energy every 20 to 100 ms; below that a sample repeats the last one or shows zero.
+# Drivers refresh power and energy every 20 to 100 ms; faster samples repeat the last value or are zero.
 FLOOR_S = 0.1
 
 
-# A window that shows more than this many times the power limit is a fault of the counter, not energy.
+# A mean power above this multiple of the power limit is a fault of the counter.
 _IMPLAUSIBLE = 2.0
 
 
@@ -123,18 +123,19 @@ class NvmlReader:
     """Joules of one whole GPU, read by the rank that owns it.
 
     Args:
-        device: CUDA device index of this process (``CUDA_VISIBLE_DEVICES`` is taken into account, numbers in it
-            meaning PCI bus order), or the GPU's UUID.
-        floor_s: shortest window and sampling period, seconds; values below 0.1 are raised to it.
+        device: CUDA device index of this process, or the GPU's UUID. Numbers in ``CUDA_VISIBLE_DEVICES`` are taken in
+            PCI bus order.
+        floor_s: shortest window and sampling period, seconds; at least 0.1.
         clock: monotonic clock in seconds.
-        sample: whether watts are sampled in a thread of their own where there is no counter; False leaves calling
-            :meth:`poll` to the owner.
+        sample: whether a background thread samples watts if there is no counter; with False the owner calls
+            :meth:`poll`.
 
     Attributes:
-        note: why watts are sampled instead of reading the joule counter; empty where it is read.
+        note: why watts are sampled instead of reading the joule counter; empty if the counter is read.
 
     Raises:
-        NotAvailableError: no pynvml, no driver, no such GPU, a GPU split by MIG, or neither energy nor power offered.
+        NotAvailableError: there is no pynvml, driver or such GPU, the GPU is split by MIG, or it reports neither energy
+            nor power.
     """
 
     scope: Scope = "rank"
@@ -154,7 +155,7 @@ class NvmlReader:
         self._joules = self._sample_w = self._sample_s = 0.0
         self._closed = False
         self.rejected = 0
-        """Windows whose power no GPU of this kind can draw; they count as unknown."""
+        """Number of windows with implausible power; they count as unknown."""
         self.note = ""
         self._nvml = start_nvml()
         try:
@@ -175,10 +176,10 @@ class NvmlReader:
             self._thread.start()
 
     def read(self) -> Reading | None:
-        """Energy of the GPU since the last reading.
+        """Return the energy of the GPU since the last reading; None if it is unknown.
 
-        None, with the energy kept for the next reading, while the window is shorter than the floor or the counter
-        has not moved; None, counted in :attr:`rejected`, where the power is beyond twice the GPU's limit.
+        If the window is shorter than the floor, or the counter has not moved, the energy counts in the next reading. If
+        the power exceeds twice the GPU's limit, the energy is lost, and counted in :attr:`rejected`.
 
         Raises:
             NotAvailableError: the driver no longer answers.
@@ -191,18 +192,18 @@ class NvmlReader:
             ) from error
 
     def poll(self) -> None:
-        """Take one sample of the watts into the integral (trapezoids); for GPUs without an energy counter.
+        """Add one sample of watts to the integral (trapezoidal rule); for GPUs without an energy counter.
 
         Raises:
             NvmlError: the driver no longer answers.
         """
-        with self._lock:  # the sampling thread and the reading one must not interleave
+        with self._lock:  # the sampling and the reading thread must not interleave
             watts, now_s = self._watts(), self._clock()
             self._joules += (watts + self._sample_w) / 2 * (now_s - self._sample_s)
             self._sample_w, self._sample_s = watts, now_s
 
     def close(self) -> None:
-        """Stop sampling and release NVML; calling it twice is harmless."""
+        """Stop sampling and release NVML; a second call does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -261,7 +262,7 @@ class NvmlReader:
         try:
             return float(ask(self._nvml, "nvmlDeviceGetEnforcedPowerLimit", self._handle)) / 1e3
         except NvmlError:
-            return None  # no limit to compare with: every reading is taken
+            return None  # without a limit every reading is plausible
 
     def _sample(self) -> None:
         while not self._stop.wait(self._floor_s):
@@ -272,7 +273,7 @@ class NvmlReader:
 
 
 def find_gpu(nvml: ModuleType, device: int | str) -> Any:
-    """NVML's handle of a GPU, given by CUDA index or UUID (a beginning of it is enough).
+    """Return NVML's handle of a GPU, given by CUDA index or by UUID or its prefix.
 
     Raises:
         NotAvailableError: there is no such GPU, NVML does not answer, or the name is of a MIG instance.
@@ -280,7 +281,8 @@ def find_gpu(nvml: ModuleType, device: int | str) -> Any:
     name = _visible_name(device) if isinstance(device, int) else device
     if name.startswith("MIG-"):
         raise NotAvailableError(
-            f"{name} is a MIG instance: energy is counted for its whole GPU only, so it stays unknown here."
+            f"{name} is a MIG instance, whose energy is unknown: NVML counts only whole GPUs. Train on a GPU without "
+            "MIG to measure energy."
         )
     count = ask(nvml, "nvmlDeviceGetCount")
     if name.isdigit() and int(name) < count:

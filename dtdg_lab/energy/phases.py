@@ -1,4 +1,4 @@
-"""Joules by phase of the steps: rows of the table ``phase_energy``."""
+"""Energy by phase of the steps, as rows of the table ``phase_energy``."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dtdg_lab.energy.modelled import BusySeconds
 from dtdg_lab.energy.monitor import EnergyMeter, EnergyWindow, Measurement, ReaderEnergy, shared_out, spread
 from dtdg_lab.energy.readers import PowerModel
 
-IDLE = "idle"  # between steps, and not in anything that has a name
-STALL = "stall"  # standing still for features that were not there yet, whichever phase that was in
-STALLED = ("wait", STALL)  # phases in which a rank does nothing but wait: what they draw is stall energy
-GPU_PHASES = ("compute", "update", "evaluate")  # phases in which a GPU is taken to be busy
+IDLE = "idle"  # time between steps outside named phases
+STALL = "stall"  # waiting for features, in any phase
+STALLED = ("wait", STALL)  # phases in which a rank only waits: their energy is stall energy
+GPU_PHASES = ("compute", "update", "evaluate")  # phases in which a GPU counts as busy
 
 _KEY = "phases"
-_LEAST_S = 1e-6  # between steps; less is rounding
+_LEAST_S = 1e-6  # shortest idle time; less is rounding
 _NONE: Mapping[str, float] = MappingProxyType({})
 
 Row = tuple[int, int, int, str, float | None, float, str | None, float]
@@ -27,7 +27,7 @@ Interval = tuple[str, int, int]  # phase, start and end in nanoseconds
 
 @dataclass(slots=True)
 class _Stretch:
-    """Some steps on end: seconds and processor seconds of each phase, and the window of the meter around them."""
+    """Several consecutive steps: seconds and processor seconds of each phase, and the meter's window."""
 
     step: int = 0
     epoch: int = 0
@@ -40,30 +40,29 @@ class _Stretch:
 
 
 class PhaseEnergy:
-    """Shares a rank's joules out over the phases of its steps, about once a second and at the end of every epoch.
+    """Divides a rank's joules over the phases of its steps, about once a second and at the end of every epoch.
 
-    Steps are too short for most counters. The steps between two rows are therefore one window of the meter, and each
-    reader's joules of it are shared out over the phases: idle power by time, what is above it by the seconds that the
-    device worked, which are processor seconds, or for a GPU the phases ``compute``, ``update`` and ``evaluate``. For
-    the modelled processors that is exactly ``P = P_idle / n + (P_max - P_idle) * utilisation`` in each phase; for a
-    counter it is a model of the sharing, and the sum is what was counted. Rows whose readings come later (a counter
-    that moves every 100 ms) are given later. Readers of a whole node are left out: give the meter a
-    :class:`~dtdg_lab.energy.rank_readers.NodeShareReader` beside them.
+    Steps are too short for most counters, so the steps between two rows are one window of the meter. Each reader's
+    joules of the window are divided over the phases: idle power by time, the rest by busy seconds. Busy seconds are
+    processor seconds, or for a GPU the phases ``compute``, ``update`` and ``evaluate``. For modelled processors this is
+    exactly ``P = P_idle / n + (P_max - P_idle) * utilisation`` in each phase. For a counter the division is a model,
+    but the sum is measured. Rows are delayed until their readings arrive. Readers of a whole node are ignored: give the
+    meter a :class:`~dtdg_lab.energy.rank_readers.NodeShareReader` too.
 
-    One thread, the training one, calls it.
+    Only the training thread may call it.
 
     Args:
-        meter: of the rank; others may use it for windows of their own.
+        meter: meter of the rank; others may use it for their own windows.
         power: the idle power of the node and of the GPU.
         ranks_on_node: ranks that share the node's idle power.
         gpu_busy: receives the GPU's busy seconds, for its power model.
-        processor: processor seconds of this process.
-        children: processor seconds of processes that work for this one, such as a server of features; they work beside
-            the steps, so they are shared out by time.
+        processor: returns processor seconds of this process.
+        children: returns processor seconds of processes that work for this one, such as a feature server; they run in
+            parallel to the steps, so they are divided by time.
         every_s: seconds between two rows of a phase.
-        clock: monotonic, in seconds.
+        clock: monotonic clock in seconds.
 
-    References: GreenDyGNN section II-B (the energy of a rank that stands still).
+    References: GreenDyGNN section II-B (energy of a waiting rank).
     """
 
     def __init__(
@@ -94,44 +93,43 @@ class PhaseEnergy:
         *,
         stalled_s: Mapping[str, float] = _NONE,
     ) -> list[Row]:
-        """Add a step that is over.
+        """Add a finished step.
 
         Args:
-            step: its number.
-            epoch: its epoch.
-            intervals: its phases.
-            cpu_s: processor seconds of this process, by phase; or of the step: then shared out by time over the phases
-                in which the rank does not just wait.
-            stalled_s: of phases, the seconds in which this rank stood still for features; they become the phase
-                ``stall``.
+            step: number of the step.
+            epoch: epoch of the step.
+            intervals: phases of the step.
+            cpu_s: processor seconds of this process by phase; or of the whole step, which are divided by time over the
+                phases without waiting.
+            stalled_s: seconds of phases in which this rank waited for features; they become the phase ``stall``.
 
         Returns:
-            Rows that are ready, mostly none.
+            The finished rows, mostly none.
         """
-        seconds = _moved(_seconds(intervals), stalled_s)
-        of_phase = _parted(cpu_s, seconds, stalled_s) if isinstance(cpu_s, Mapping) else _by_time(cpu_s, seconds)
+        seconds = _split_stalls(_seconds(intervals), stalled_s)
+        cpu_by_phase = _split_cpu(cpu_s, seconds, stalled_s) if isinstance(cpu_s, Mapping) else _by_time(cpu_s, seconds)
         _add(self._now.seconds, seconds)
-        _add(self._now.cpu_s, of_phase)
-        self._tell_gpu(seconds)
+        _add(self._now.cpu_s, cpu_by_phase)
+        self._add_gpu_seconds(seconds)
         self._now.step, self._now.epoch = step, epoch
         if self._clock() - self._began_s >= self._every_s:
-            self._turn()
+            self._end_stretch()
         return self._ready()
 
     def between(self, phase: str, start_ns: int, end_ns: int) -> None:
-        """Add something done between steps, such as an evaluation; it must not overlap another phase."""
+        """Add work between steps, such as an evaluation; it must not overlap another phase."""
         seconds = {phase: (end_ns - start_ns) * 1e-9}
         _add(self._now.seconds, seconds)
-        self._tell_gpu(seconds)
+        self._add_gpu_seconds(seconds)
 
     def end_epoch(self) -> list[Row]:
-        """Return the rows of an epoch that is over; those that wait for a reading come with a later call."""
-        self._turn()
+        """End an epoch, and return the finished rows; rows that wait for a reading come with a later call."""
+        self._end_stretch()
         return self._ready()
 
     def close(self) -> list[Row]:
-        """Return all remaining rows, whether or not readings reach to their ends."""
-        self._turn()
+        """Return all remaining rows, even if readings are incomplete."""
+        self._end_stretch()
         stretches, self._waiting = list(self._waiting), deque()
         return [
             row
@@ -141,8 +139,8 @@ class PhaseEnergy:
         ]
 
     def set_power(self, power: PowerModel) -> None:
-        """Assume other powers from now on, in the meter's models as well."""
-        self._turn()
+        """Assume other powers from now on, also in the meter's models."""
+        self._end_stretch()
         self._meter.set_power(power)
         self._power = power
 
@@ -151,12 +149,12 @@ class PhaseEnergy:
         self._began_s = self._clock()
         self._last_cpu_s, self._last_children_s = self._processor(), self._children()
 
-    def _tell_gpu(self, seconds: Mapping[str, float]) -> None:
+    def _add_gpu_seconds(self, seconds: Mapping[str, float]) -> None:
         if self._gpu_busy is not None:
             self._gpu_busy.add(sum(seconds.get(phase, 0.0) for phase in GPU_PHASES))
 
-    def _turn(self) -> None:
-        """End the stretch: what is not in a phase was idle, and had the processor seconds that no step had."""
+    def _end_stretch(self) -> None:
+        """End the stretch; time outside phases is idle, with the processor seconds that no step has."""
         stretch = self._now
         stretch.window = self._meter.lap(_KEY)
         self._now = _Stretch(step=stretch.step, epoch=stretch.epoch)
@@ -190,7 +188,7 @@ class PhaseEnergy:
         return rows
 
     def _rows(self, stretch: _Stretch, measured: Measurement) -> list[Row]:
-        """Return a row for each phase and source; without a reader of the rank's own, an unknown one for each phase."""
+        """Return a row for each phase and source, or for each phase with unknown energy if the rank has no reader."""
         rank_readers = [reader for reader in measured.readers if reader.scope == "rank"]
         by_source: dict[str | None, list[ReaderEnergy]] = {}
         for reader in rank_readers:
@@ -202,7 +200,7 @@ class PhaseEnergy:
             for phase, lasted_s in stretch.seconds.items():
                 joules = sum(part[phase] for part in parts) if parts else None
                 if lasted_s <= 0 and not joules:
-                    continue  # it did not happen
+                    continue
                 rows.append((stretch.step, stretch.epoch, stretch.time_ns, phase, joules, lasted_s, source, coverage))
         return rows
 
@@ -224,29 +222,29 @@ def _seconds(intervals: Iterable[Interval]) -> dict[str, float]:
     return seconds
 
 
-def _moved(seconds: dict[str, float], stalled_s: Mapping[str, float]) -> dict[str, float]:
-    """Return seconds by phase with stalls as a phase of their own."""
-    for phase, given_s in stalled_s.items():
-        still_s = min(max(given_s, 0.0), seconds.get(phase, 0.0))
-        if still_s > 0:
-            seconds[phase] -= still_s
-            seconds[STALL] = seconds.get(STALL, 0.0) + still_s
+def _split_stalls(seconds: dict[str, float], stalled_s: Mapping[str, float]) -> dict[str, float]:
+    """Return seconds by phase, with stalls as a separate phase."""
+    for phase, reported_s in stalled_s.items():
+        stall_s = min(max(reported_s, 0.0), seconds.get(phase, 0.0))
+        if stall_s > 0:
+            seconds[phase] -= stall_s
+            seconds[STALL] = seconds.get(STALL, 0.0) + stall_s
     return seconds
 
 
-def _parted(
+def _split_cpu(
     cpu_s: Mapping[str, float], seconds: Mapping[str, float], stalled_s: Mapping[str, float]
 ) -> dict[str, float]:
-    """Return processor seconds by phase with stalls as a phase of their own.
+    """Return processor seconds by phase, with stalls as a separate phase.
 
-    A thread cannot work longer than the rest of its phase. Processor seconds beyond that were spent by other threads,
-    such as those that receive features, and count as stalls.
+    A thread cannot work longer than the rest of its phase. Further processor seconds belong to other threads, such as
+    those that receive features, and count as stalls.
     """
     seconds_by_phase = dict(cpu_s)
     for phase in stalled_s.keys() & seconds.keys() & seconds_by_phase.keys():
-        beside_s = max(seconds_by_phase[phase] - seconds[phase], 0.0)
-        seconds_by_phase[phase] -= beside_s
-        seconds_by_phase[STALL] = seconds_by_phase.get(STALL, 0.0) + beside_s
+        excess_s = max(seconds_by_phase[phase] - seconds[phase], 0.0)
+        seconds_by_phase[phase] -= excess_s
+        seconds_by_phase[STALL] = seconds_by_phase.get(STALL, 0.0) + excess_s
     return seconds_by_phase
 
 

@@ -1,4 +1,4 @@
-"""Readers of one rank: what can be measured is measured, the rest is modelled."""
+"""Energy readers of one rank: measured where possible, else modelled."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from dtdg_lab.energy.readers import Device, EnergyReader, PowerModel, Reading, S
 SHARE = "-share"  # suffix of these readers' names; their joules are included in the node's reader
 
 
-_NOT_BUSY = ("idle", "iowait", "guest", "guest_nice")  # guests are in user and nice already
+_NOT_BUSY = ("idle", "iowait", "guest", "guest_nice")  # user and nice include guests
 
 
 class NodeShareReader:
-    """Shares a node's counted joules out to this rank: idle power evenly over ranks, the rest by processor seconds.
+    """This rank's share of a node's measured joules: idle power evenly over ranks, the rest by processor seconds.
 
-    Of J joules in ``wall`` seconds, with n ranks on the node: ``min(J, P_idle * wall) / n`` and of what is left the
-    part that this process's processor seconds are of all processors' busy seconds. The ranks' shares sum to at most
-    J; the rest is what other programs drew. The joules are counted, the sharing is a model.
+    Of J joules in ``wall`` seconds, with n ranks on the node, the share is ``min(J, P_idle * wall) / n`` plus a part of
+    the rest: this process's processor seconds over all busy seconds of the node. The shares sum to at most J; other
+    programs drew the rest. The joules are measured, the division is a model.
 
     Args:
-        node: reads the whole node, for this rank alone: each rank has its own.
+        node: reader of the whole node, only for this rank.
         power: ``idle_w``.
-        ranks_on_node: n.
-        processor: processor seconds of this process, all threads.
-        node_processor: busy seconds of all processors of the node.
+        ranks_on_node: number of ranks on the node, n.
+        processor: returns processor seconds of this process, all threads.
+        node_processor: returns busy seconds of all processors of the node.
 
     Raises:
-        ConfigError: n is below 1, or the reader given does not read a node.
+        ConfigError: n is below 1, or the reader does not read a whole node.
     """
 
     scope: Scope = "rank"
@@ -52,9 +52,9 @@ class NodeShareReader:
         node_processor: Callable[[], float] | None = None,
     ) -> None:
         if ranks_on_node < 1:
-            raise ConfigError(f"ranks_on_node={ranks_on_node}: at least 1.")
+            raise ConfigError(f"ranks_on_node={ranks_on_node} must be at least 1.")
         if node.scope != "node":
-            raise ConfigError(f"{node.name} reads one rank: only what reads a whole node can be shared out.")
+            raise ConfigError(f"{node.name} reads one rank. Give a reader of a whole node.")
         self.name = f"{node.name}{SHARE}"
         self.source: Source = node.source
         self._node, self._power, self._ranks = node, power, ranks_on_node
@@ -62,23 +62,23 @@ class NodeShareReader:
         self._last_s, self._last_node_s = self._processor(), self._node_processor()
 
     def set_power(self, power: PowerModel) -> None:
-        """Assume another idle power, from the next reading on."""
+        """Assume another idle power from the next reading on."""
         self._power = power
 
     def read(self) -> Reading | None:
-        """Read this rank's part of the node's energy since the last reading; None if unknown.
+        """Return this rank's part of the node's energy since the last reading; None if unknown.
 
         Raises:
             NotAvailableError: the node's counter can no longer be read.
         """
         reading = self._node.read()
-        if reading is None:  # processor seconds are kept for the reading that has the joules
+        if reading is None:  # keep processor seconds for the next reading
             return None
         own_s, node_s = self._processor(), self._node_processor()
         used_s, all_s = own_s - self._last_s, node_s - self._last_node_s
         self._last_s, self._last_node_s = own_s, node_s
         idle_j = min(reading.joules, self._power.idle_w * reading.interval_s)
-        # the node's seconds come in ticks of 10 ms and can lag behind this process's own
+        # the node's seconds tick every 10 ms, and may lag behind this process's seconds
         part = used_s / max(all_s, used_s) if used_s > 0 else 0.0
         joules = idle_j / self._ranks + (reading.joules - idle_j) * part
         return reading_of(self, joules, reading.interval_s)
@@ -113,36 +113,35 @@ def readers_for(
 ) -> tuple[list[EnergyReader], list[str]]:
     """Choose the readers of one rank, such that all ranks of a node together count the node once.
 
-    A GPU is read by the rank that computes on it, and modelled where NVML gives nothing. The processors are read from
-    RAPL by local rank 0 alone, for the whole node; where RAPL cannot be read, each rank models its own share of them,
-    on GPU machines as well.
+    The rank that computes on a GPU reads it, or models it if NVML cannot read it. Local rank 0 reads the processors of
+    the whole node from RAPL. If RAPL cannot be read, each rank models its own share of them, also on GPU machines.
 
     Args:
-        device: where the rank computes.
+        device: kind of device of the rank.
         local_rank: the rank's number on its node, from 0.
         local_ranks: ranks on the node.
         device_index: CUDA index or UUID of the rank's GPU; ``local_rank`` by default.
         idle_w: assumed watts of the node's idle processors, for the model.
         max_w: assumed watts of the node with all cores busy, for the model.
         gpu_idle_w: assumed watts of an idle GPU, for its model.
-        gpu_max_w: assumed watts of a busy GPU; 0 where not known, which leaves its energy unknown.
-        gpu_busy: seconds that the GPU was busy; without it, a GPU that NVML cannot read stays unknown.
-        shares: whether each rank, besides, shares the node's counter out to itself
-            (:class:`~dtdg_lab.energy.monitor.NodeShareReader`), which joules by phase and rank need.
-        processor: processor seconds of the rank, all threads.
+        gpu_max_w: assumed watts of a busy GPU; 0 for unknown, which leaves its energy unknown.
+        gpu_busy: counter of the GPU's busy seconds; without it, a GPU that NVML cannot read stays unknown.
+        shares: whether each rank also reads its share of the node's counter
+            (:class:`~dtdg_lab.energy.rank_readers.NodeShareReader`), for joules by phase and rank.
+        processor: returns processor seconds of the rank, all threads.
         rapl_root: the powercap folder.
 
     Returns:
-        The readers, and notes on what could not be read and what is done instead.
+        The readers, and notes on unavailable readings and their replacements.
 
     Raises:
-        ConfigError: ``device`` or ``local_rank`` is not one of those allowed, or the powers make no sense.
+        ConfigError: ``device`` or ``local_rank`` is not allowed, or the powers are inconsistent.
     """
     if device not in ("cpu", "cuda"):
-        raise ConfigError(f"device={device!r}: energy is read for 'cpu' or 'cuda'.")
+        raise ConfigError(f"device={device!r} is unknown. Choose 'cpu' or 'cuda'.")
     if not 0 <= local_rank < local_ranks:
         raise ConfigError(
-            f"local_rank={local_rank} of local_ranks={local_ranks}: a number from 0 to {local_ranks - 1}."
+            f"local_rank={local_rank} is out of range: local_ranks={local_ranks} allows 0 to {local_ranks - 1}."
         )
     power = PowerModel(idle_w=idle_w, max_w=max_w, gpu_idle_w=gpu_idle_w, gpu_max_w=gpu_max_w)
     readers: list[EnergyReader] = []
@@ -187,7 +186,10 @@ def _add_processors(
     readers, notes = to
     idle_w, max_w = power.idle_w, power.max_w
     try:
-        node, shared = RaplReader(rapl_root), RaplReader(rapl_root)  # a reading ends the one before: each has its own
+        node, shared = (
+            RaplReader(rapl_root),
+            RaplReader(rapl_root),
+        )  # separate readers, since a reading ends the previous one
     except NotAvailableError as error:
         notes.append(f"processor energy is modelled from {idle_w:g} W idle and {max_w:g} W busy, not measured: {error}")
         model = ModelledReader(ranks_on_node=local_ranks, idle_w=idle_w, max_w=max_w, processor=processor)

@@ -1,4 +1,4 @@
-"""Energy counters of processors and memory, as Linux shows them under powercap (RAPL)."""
+"""Energy counters of processors and memory, from Linux powercap (RAPL)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from dtdg_lab.energy.readers import Device, Reading, Scope, Source, reading_of
 POWERCAP = Path("/sys/class/powercap")
 
 
-# No processor package or memory domain draws more; a longer window than this allows may hide a second wrap-around.
+# Upper bound of the power of a package or memory domain; it limits windows, so that a counter wraps around only once.
 _CEILING_W = 1000.0
 
 
-# Counters move once a millisecond or slower, so a short window may show what was spent before it.
+# Counters move once a millisecond or slower, so a short window may include earlier energy.
 _SLACK_S = 0.01
 
 
 @dataclass(slots=True)
 class _Domain:
-    """One counter: its file, the microjoules at which it wraps, and what it showed last."""
+    """A counter: its file, the microjoules at which it wraps around, and its last value."""
 
     label: str
     file: Path
@@ -34,20 +34,20 @@ class _Domain:
 
 
 class RaplReader:
-    """Joules of the whole node: all processor packages, and memory where it is counted apart.
+    """Joules of the whole node: all processor packages, and memory if it is counted separately.
 
-    ``core`` and ``uncore`` are parts of their package, and ``psys`` holds the packages again, so none of them is added.
-    A counter that wrapped around is continued by its ``max_energy_range_uj``. One rank of a node reads.
+    ``core`` and ``uncore`` are parts of their package, and ``psys`` includes the packages, so none of them is added.
+    Wrap-arounds are corrected by ``max_energy_range_uj``. Only one rank of a node should count its readings.
 
     Args:
         root: the powercap folder.
         clock: monotonic clock in seconds.
 
     Attributes:
-        note: why memory or another part of a package is left out; empty where all is read.
+        note: why memory or another part of a package is left out; empty if all is read.
 
     Raises:
-        NotAvailableError: there is no RAPL here, or a package's files cannot be read; the message has the remedy.
+        NotAvailableError: there is no RAPL, or a package's files cannot be read; the message has the remedy.
     """
 
     name = "rapl"
@@ -60,20 +60,19 @@ class RaplReader:
         self._domains, self.note = _find_domains(Path(root))
         self._last_s = clock()
         self.rejected = 0
-        """Windows in which a counter was set back; their energy is unknown."""
+        """Number of windows in which a counter was reset; their energy is unknown."""
         self._longest_s = min(domain.range_uj for domain in self._domains) * 1e-6 / _CEILING_W
 
     @property
     def domains(self) -> tuple[str, ...]:
-        """Names of the counters that are added, such as ``package-0`` and ``package-0/dram``."""
+        """Names of the summed counters, such as ``package-0`` and ``package-0/dram``."""
         return tuple(domain.label for domain in self._domains)
 
     def read(self) -> Reading | None:
-        """Energy of the node since the last reading.
+        """Return the energy of the node since the last reading; None if it is unknown.
 
-        None, without losing energy, where no time has passed or the counters have not moved yet; None, with the
-        window's energy lost, where it was so long that a counter may have wrapped around twice, or where a counter
-        seems to have spent more than anything can draw: it was set back (counted in :attr:`rejected`).
+        If no time has passed, or the counters have not moved, the energy counts in the next reading. The energy is lost
+        if a counter may have wrapped around twice, or was reset (implausible power, counted in :attr:`rejected`).
 
         Raises:
             NotAvailableError: a counter can no longer be read.
@@ -92,7 +91,7 @@ class RaplReader:
         self._last_s = now_s
         if interval_s > self._longest_s:
             return None
-        # below 0: the counter was set back, and had counted beyond its range
+        # below 0: the counter was reset after it had exceeded its range
         if min(by_domain_uj) < 0 or max(by_domain_uj) * 1e-6 > _CEILING_W * (interval_s + _SLACK_S):
             self.rejected += 1
             return None
@@ -100,7 +99,7 @@ class RaplReader:
         return reading_of(self, joules, interval_s)
 
     def close(self) -> None:
-        """Nothing is held: each reading opens and closes the files."""
+        """Do nothing: each reading opens and closes the files."""
 
 
 def _spent_uj(domain: _Domain, now_uj: int) -> int:
@@ -109,7 +108,7 @@ def _spent_uj(domain: _Domain, now_uj: int) -> int:
 
 
 class _UnreadableError(Exception):
-    """Raised when a file of RAPL cannot be read, or holds no number."""
+    """A file of RAPL cannot be read, or has no number."""
 
     def __init__(self, file: Path, reason: str, *, is_refused: bool = False) -> None:
         super().__init__(reason)
@@ -117,16 +116,16 @@ class _UnreadableError(Exception):
 
 
 def _find_domains(root: Path) -> tuple[list[_Domain], str]:
-    """Return the counters to add, and why others are left out.
+    """Return the counters to sum, and why others are left out.
 
-    A package that cannot be read makes the node's energy unknown. Memory that cannot be read is left out.
+    An unreadable package makes the node's energy unknown. Unreadable memory is left out.
     """
     domains: list[_Domain] = []
     needed: list[_UnreadableError] = []
     optional: list[_UnreadableError] = []
     labels: dict[str, str] = {}
     try:
-        # intel-rapl-mmio:* shows the same packages through another door, so only intel-rapl:* is read
+        # intel-rapl-mmio:* has the same packages as intel-rapl:*
         names = sorted(name for name in os.listdir(root) if name.startswith("intel-rapl:"))
     except (FileNotFoundError, NotADirectoryError):
         names = []
@@ -149,8 +148,8 @@ def _find_domains(root: Path) -> tuple[list[_Domain], str]:
         raise NotAvailableError(_explain([*needed, *optional]))
     if not domains:
         raise NotAvailableError(
-            f"no RAPL energy counter under {root}. Virtual machines and containers rarely pass it through; on a "
-            "physical Linux machine load it with `modprobe intel_rapl_msr`. Energy is modelled meanwhile."
+            f"there is no RAPL energy counter under {root}. Virtual machines and containers rarely pass it through; on "
+            "a physical Linux machine load it with `modprobe intel_rapl_msr`. Until then energy is modelled."
         )
     return domains, _explain(optional)
 
@@ -213,6 +212,6 @@ def _explain(failures: Sequence[_UnreadableError]) -> str:
 
 
 def _closed_path(file: Path) -> Path:
-    """Return the outermost folder above the file that may not be entered, else the file."""
+    """Return the outermost folder above the file without access permission, else the file."""
     folders = [folder for folder in reversed(file.parents) if not os.access(folder, os.X_OK, effective_ids=True)]
     return folders[0] if folders else file

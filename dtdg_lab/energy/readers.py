@@ -11,26 +11,24 @@ import psutil
 
 from dtdg_lab.core.errors import ConfigError
 
-# Processor seconds of processes that work for a rank.
-
 
 class ChildSeconds:
-    """Processor seconds so far of some processes; those of one that has ended stay counted.
+    """Processor seconds so far of some processes, including processes that have ended.
 
-    Threads may share it. What a process used between the last look and its end is lost.
+    It is thread-safe. The seconds of a process between the last call and its end are lost.
 
     Args:
-        pids: the processes that live now, such as a rank's server of features.
+        pids: returns the ids of the running processes, such as a rank's feature server.
     """
 
     def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
         self._pids = pids
         self._living: dict[int, psutil.Process] = {}
-        self._seconds: dict[tuple[int, float], float] = {}  # by number and start: numbers are used again
+        self._seconds: dict[tuple[int, float], float] = {}  # by id and start time: ids are reused
         self._lock = threading.Lock()
 
     def __call__(self) -> float:
-        """Seconds of all of them together."""
+        """Return the seconds of all processes together."""
         with self._lock:
             pids = set(self._pids())
             self._living = {pid: process for pid, process in self._living.items() if pid in pids}
@@ -42,25 +40,21 @@ class ChildSeconds:
                     times = process.cpu_times()
                     self._seconds[pid, process.create_time()] = times.user + times.system
                 except psutil.NoSuchProcess:
-                    self._living.pop(pid, None)  # it has ended since it was listed: what was last seen of it stands
+                    self._living.pop(pid, None)  # ended since it was listed: keep its last value
             return sum(self._seconds.values())
-
-
-# Watts that a machine is assumed to draw, where nothing measures them.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerModel:
     """Idle and full power of a node's processors and of one GPU; power in between is linear in utilisation.
 
-    A measured figure needs them too: the power of waiting and of computing phases is separated by the
-    idle power (see :mod:`dtdg_lab.energy.monitor`); the sum stays the measured one.
+    Measured energy needs them too, to divide it over phases (see :mod:`dtdg_lab.energy.monitor`).
 
     Attributes:
         idle_w: watts of a node's idle processors.
         max_w: watts of the node with all cores busy.
         gpu_idle_w: watts of an idle GPU.
-        gpu_max_w: watts of a busy one; 0 where they are not known: such a GPU's energy stays unknown.
+        gpu_max_w: watts of a busy GPU; 0 for unknown, which leaves its energy unknown.
 
     Raises:
         ConfigError: a power is negative, or idle power is above full power.
@@ -80,15 +74,13 @@ class PowerModel:
         if self.gpu_idle_w < 0 or (self.gpu_max_w != 0 and self.gpu_max_w < self.gpu_idle_w):
             raise ConfigError(
                 f"gpu_idle_w={self.gpu_idle_w:g}, gpu_max_w={self.gpu_max_w:g}: powers must satisfy "
-                "0 <= gpu_idle_w <= gpu_max_w, or gpu_max_w = 0 where a GPU's power is not known. "
+                "0 <= gpu_idle_w <= gpu_max_w, or gpu_max_w = 0 if a GPU's power is unknown. "
                 "Set power_gpu_idle_w and power_gpu_max_w in the config."
             )
 
 
-# What every energy reader gives: joules since its last reading, with where they come from.
-#
-# Unknown is ``None``, never 0: a counter that did not move, a window too short to mean anything and a value no device
-# could draw are unknown, and their energy is carried into the next reading where the counter still holds it.
+# Unknown energy is ``None``, never 0: if a counter has not moved, a window is too short, or a value is implausible. The
+# energy counts in the next reading if the counter still has it.
 
 
 Source = Literal["counter", "polled", "modelled"]
@@ -100,10 +92,15 @@ Device = Literal["processor", "gpu"]
 class Reading:
     """Energy of one window.
 
-    ``source``: ``counter`` (the device counts its joules), ``polled`` (sampled watts, integrated) or ``modelled``
-    (assumed watts times processor time). ``scope``: ``rank`` where the joules belong to the reading rank alone,
-    ``node`` where they cover the whole machine and are to be counted once for it. ``device``: ``processor`` (with its
-    memory where that is counted) or ``gpu``.
+    Attributes:
+        joules: energy.
+        interval_s: length of the window.
+        watts: mean power.
+        source: ``counter`` (the device counts joules), ``polled`` (sampled watts, integrated) or ``modelled`` (assumed
+            watts times processor time).
+        reader: name of the reader.
+        scope: ``rank`` if the joules belong to the reading rank, ``node`` for the whole machine, counted once.
+        device: ``processor`` (with its memory if that is counted) or ``gpu``.
     """
 
     joules: float
@@ -120,29 +117,29 @@ class EnergyReader(Protocol):
 
     @property
     def name(self) -> str:
-        """What is read, such as ``rapl`` or ``nvml:GPU-5f3a...``; the ``reader`` column of the records."""
+        """Name, such as ``rapl`` or ``nvml:GPU-5f3a...``; the ``reader`` column of the records."""
 
     @property
     def source(self) -> Source:
-        """How its joules come about."""
+        """Origin of its joules."""
 
     @property
     def scope(self) -> Scope:
-        """Whose joules they are."""
+        """Owner of its joules, the rank or the node."""
 
     @property
     def device(self) -> Device:
-        """What draws them."""
+        """Kind of device that draws them."""
 
     def read(self) -> Reading | None:
-        """Energy since the last reading (or since construction); None where it is unknown.
+        """Return the energy since the last reading (or since construction); None if it is unknown.
 
         Raises:
-            NotAvailableError: what could be read before can no longer be read.
+            NotAvailableError: the device can no longer be read.
         """
 
     def close(self) -> None:
-        """Give back handles and threads; calling it twice is harmless."""
+        """Release handles and threads; a second call does nothing."""
 
 
 def reading_of(reader: EnergyReader, joules: float, interval_s: float) -> Reading:

@@ -1,6 +1,6 @@
-"""Joules of a whole run: the sum over nodes and devices, each counted once, and how much of it is known.
+"""Total energy of a run: the sum over nodes and devices, each counted once, and its coverage.
 
-Summary, live view, race, report and export all take the total from here.
+Summary, live view, race, report and export all use this total.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from dtdg_lab.energy.readers import Device
 PROCESSOR: Device = "processor"
 GPU: Device = "gpu"
 MEASURED = ("counter", "polled")
-STEPS = "steps"  # the reader of joules that stand in rows of ``steps``
+STEPS = "steps"  # reader of joules from rows of ``steps``
 KINDS = ("read", "modelled", "unknown")
 _GPU_READERS = ("nvml:", "gpu-")
-_NVML = "nvml:"  # begins the names of readers that name their GPU by its UUID
+_NVML = "nvml:"  # prefix of readers that name their GPU by its UUID
 
 
 class Stream(NamedTuple):
     """Readings of one reader by one rank in one attempt.
 
     Attributes:
-        attempt: of the run.
-        node: the machine; of records that do not name it, ``of rank <rank>``.
-        device: what draws the joules.
-        reader: its name.
-        scope: ``rank``, or ``node`` where the joules are those of the whole machine.
-        rank: that reads.
+        attempt: attempt of the run.
+        node: the machine; ``of rank <rank>`` for records without it.
+        device: kind of device that draws the joules.
+        reader: name of the reader.
+        scope: ``rank``, or ``node`` for joules of the whole machine.
+        rank: rank that reads.
         source: ``counter``, ``polled`` or ``modelled``.
     """
 
@@ -44,9 +44,9 @@ class Stream(NamedTuple):
 
 
 def stream_of(rank: int, attempt: int, row: Mapping[str, Any]) -> Stream:
-    """Return the stream that a row of ``energy`` belongs to.
+    """Return the stream of a row of ``energy``.
 
-    Rows recorded before there were the columns ``device`` and ``node`` are placed by their reader and rank.
+    Older rows without the columns ``device`` and ``node`` are assigned by reader and rank.
     """
     reader = _text(row.get("reader"))
     device = _text(row.get("device")) or (GPU if reader.startswith(_GPU_READERS) else PROCESSOR)
@@ -62,14 +62,14 @@ def stream_of(rank: int, attempt: int, row: Mapping[str, Any]) -> Stream:
 
 
 def counted(streams: Mapping[Stream, float]) -> list[Stream]:
-    """Choose the streams whose joules add up to the run's: every device once in every attempt.
+    """Choose the streams whose joules sum to the run's: every device once in every attempt.
 
-    A GPU read by several ranks counts once, by the rank that read it longest. Measured GPUs are identified by the UUID
-    in the name of their reader, modelled ones by rank. The processors of a node count by the reader of the whole node;
-    without one, by the shares of its ranks.
+    If several ranks read a GPU, the longest stream counts. Measured GPUs are identified by the UUID in the name of
+    their reader, modelled GPUs by rank. The processors of a node count by the reader of the whole node, or without one
+    by the readers of its ranks.
 
     Args:
-        streams: each with the seconds for which its joules are known, above 0.
+        streams: stream -> seconds with known joules, above 0.
     """
     best: dict[tuple[Any, ...], Stream] = {}
     whole_nodes = {
@@ -84,7 +84,7 @@ def counted(streams: Mapping[Stream, float]) -> list[Stream]:
         elif stream.scope == "node":
             device = (stream.attempt, stream.node)
         else:
-            continue  # a share of what the node's reader has
+            continue  # included in the node's reader
         if device not in best or streams[stream] > streams[best[device]]:
             best[device] = stream
     return sorted(best.values())
@@ -93,20 +93,20 @@ def counted(streams: Mapping[Stream, float]) -> list[Stream]:
 @dataclass(slots=True)
 class _Known:
     joules: float = 0.0
-    seconds: float = 0.0  # for which joules are known
+    seconds: float = 0.0  # seconds with known joules
 
 
 class EnergyTotal:
-    """Sum of rows of ``energy`` and ``steps`` in any order of ranks; a repeated row counts once.
+    """Sum of rows of ``energy`` and ``steps`` in any order of ranks; duplicate rows count once.
 
-    Joules of steps that a resumed run repeated stay counted, because they were spent.
+    Steps that a resumed run has repeated count every time, because they used energy every time.
     """
 
     def __init__(self) -> None:
         self._known: dict[Stream, _Known] = {}
         self._in_steps: dict[Stream, _Known] = {}
         self._newest_ns: dict[Stream, int] = {}
-        self._ranks: dict[tuple[int, int], str] = {}  # attempt and rank -> node; empty where no row names it
+        self._ranks: dict[tuple[int, int], str] = {}  # attempt and rank -> node; empty if unknown
         self._gpus: set[tuple[int, int]] = set()  # attempt and rank of ranks with a GPU
         self._span_ns: dict[int, tuple[float, float]] = {}  # attempt -> first and last instant
 
@@ -114,7 +114,7 @@ class EnergyTotal:
         """Add a row of ``energy``.
 
         Returns:
-            Its stream; None if its joules are unknown, or it is repeated.
+            Its stream; None if its joules are unknown, or it is a duplicate.
         """
         stream, time_ns, seconds = stream_of(rank, attempt, row), int(row["time_ns"]), _number(row["interval_s"]) or 0.0
         self._seen(attempt, time_ns, seconds)
@@ -127,10 +127,10 @@ class EnergyTotal:
         return self._take(self._known, stream, time_ns, joules, seconds)
 
     def step(self, rank: int, attempt: int, row: Mapping[str, Any]) -> Stream | None:
-        """Add a row of ``steps``: its joules count where nothing else is known of the rank's processors.
+        """Add a row of ``steps``; its joules count only without another reader of the rank's processors.
 
         Returns:
-            The stream of its joules, without a node; None if they are unknown, or it is repeated.
+            The stream of its joules, without a node; None if they are unknown, or the row is a duplicate.
         """
         time_ns, seconds, joules = int(row["time_ns"]), _number(row.get("time_s")) or 0.0, _number(row.get("energy_j"))
         self._seen(attempt, time_ns, seconds)
@@ -142,11 +142,11 @@ class EnergyTotal:
         return self._take(self._in_steps, stream, time_ns, joules, seconds)
 
     def streams(self) -> list[Stream]:
-        """Return the streams that count; see :func:`counted`."""
+        """Return the counted streams; see :func:`counted`."""
         return counted({stream: energy.seconds for stream, energy in self._all().items()})
 
     def joules(self, device: str | None = None) -> dict[str, float]:
-        """Return joules by source, of all devices or of one kind; empty if none are known."""
+        """Return joules by source, of all devices or of one kind; empty if nothing is known."""
         energy = self._all()
         joules: dict[str, float] = {}
         for stream in self.streams():
@@ -155,9 +155,9 @@ class EnergyTotal:
         return joules
 
     def coverage(self) -> dict[str, float] | None:
-        """Return the shares of all devices' time whose energy is ``read``, ``modelled``, ``unknown``; they sum to 1.
+        """Return the shares of all devices' time with ``read``, ``modelled`` and ``unknown`` energy, which sum to 1.
 
-        Every GPU and the processors of every node weigh the same; None before anything was seen.
+        Every GPU and the processors of every node weigh the same. None without any rows.
         """
         known_total_s = device_s = 0.0
         seconds_by_kind = dict.fromkeys(KINDS, 0.0)
@@ -184,7 +184,7 @@ class EnergyTotal:
         return [name for name, ranks in devices.items() if all(stream is None for _, stream, _ in ranks)]
 
     def _devices(self) -> dict[int, dict[str, list[tuple[float, Stream | None, float]]]]:
-        """Return by attempt and device its streams, with the share of the device and the seconds of each."""
+        """Return attempt -> device -> its streams, each with its share of the device and its seconds."""
         energy = self._all()
         streams = counted({stream: sums.seconds for stream, sums in energy.items()})
         devices_by_attempt: dict[int, dict[str, list[tuple[float, Stream | None, float]]]] = {}
@@ -208,14 +208,12 @@ class EnergyTotal:
                 node = self._ranks[attempt, rank]
                 named = bool(node) and node != f"of rank {rank}"
                 if node in nodes or (nodes and not named and rank not in by_rank):
-                    continue  # in its node's; records that name no node have a reader of it on one rank alone
-                beside = [other_rank for other_rank in ranks if named and self._ranks[attempt, other_rank] == node] or [
-                    rank
-                ]
-                stream_ = by_rank.get(rank)
-                seconds = 0.0 if stream_ is None else energy[stream_].seconds
-                name = f"the processors of rank {rank}" if len(beside) == 1 else f"the processors of node {node}"
-                devices.setdefault(name, []).append((1 / len(beside), stream_, seconds))
+                    continue  # included in its node; records without node names have one rank that reads the node
+                node_ranks = [other for other in ranks if named and self._ranks[attempt, other] == node] or [rank]
+                rank_stream = by_rank.get(rank)
+                seconds = 0.0 if rank_stream is None else energy[rank_stream].seconds
+                name = f"the processors of rank {rank}" if len(node_ranks) == 1 else f"the processors of node {node}"
+                devices.setdefault(name, []).append((1 / len(node_ranks), rank_stream, seconds))
             gpus = [stream for stream in attempt_streams if stream.device == GPU]
             read = {stream.rank for stream in energy if stream.device == GPU and stream.attempt == attempt}
             for stream in gpus:
@@ -226,14 +224,14 @@ class EnergyTotal:
         return devices_by_attempt
 
     def _all(self) -> dict[Stream, _Known]:
-        """Return the joules of the readers; for ranks without a processor reader, those of their steps."""
+        """Return the joules of all readers, and of the steps of ranks without a processor reader."""
         processors = {(stream.attempt, stream.rank) for stream in self._known if stream.device == PROCESSOR}
-        of_steps = {
+        step_streams = {
             stream._replace(node=self._ranks[stream.attempt, stream.rank] or f"of rank {stream.rank}"): sums
             for stream, sums in self._in_steps.items()
             if (stream.attempt, stream.rank) not in processors
         }
-        return {**self._known, **of_steps}
+        return {**self._known, **step_streams}
 
     def _take(
         self, to: dict[Stream, _Known], stream: Stream, time_ns: int, joules: float, seconds: float
@@ -252,7 +250,7 @@ class EnergyTotal:
 
 
 def total_of(energy: Iterable[Mapping[str, Any]], steps: Iterable[Mapping[str, Any]] = ()) -> EnergyTotal:
-    """Sum up rows of record tables, which have the columns ``rank`` and, after a resume, ``attempt``."""
+    """Sum rows of record tables, which have the columns ``rank`` and, after a resume, ``attempt``."""
     total = EnergyTotal()
     for row in sorted(energy, key=lambda row: row.get("time_ns", 0)):
         total.add(int(row["rank"]), int(row.get("attempt", 1)), row)
@@ -262,7 +260,7 @@ def total_of(energy: Iterable[Mapping[str, Any]], steps: Iterable[Mapping[str, A
 
 
 def _text(value: Any) -> str:
-    """Return a text of a record; empty if there is none, which a table may hold as NaN."""
+    """Return a text of a record; empty for a missing one, which may be NaN."""
     return value if isinstance(value, str) else ""
 
 

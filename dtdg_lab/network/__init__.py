@@ -1,1 +1,1 @@
-"""Links made slow on purpose: which, when, by how much, and by what means. Needs no torch."""
+"""Emulated congestion of links: patterns over time, and mechanisms. Without torch."""

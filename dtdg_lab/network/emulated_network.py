@@ -1,4 +1,4 @@
-"""State of the links during a run, by pattern and by option, and the mechanisms that slow them down."""
+"""Links during a run, by pattern and option, and the mechanisms that slow them down."""
 
 from __future__ import annotations
 
@@ -17,17 +17,14 @@ from dtdg_lab.network.netem import NetemLinks
 from dtdg_lab.network.patterns import Pattern, make_pattern
 from dtdg_lab.network.traces import RecordedTrace
 
-# Links made slow by the kernel instead of the process that serves features.
-
-
 LOOPBACK = "127."
 
 
 class KernelLinks:
-    """Traffic control on this machine's loopback device, set up by one rank for the servers of all parts.
+    """Links slowed by the kernel's traffic control on the loopback device, set up by one rank for all feature servers.
 
     Args:
-        addresses: where each part's features are served.
+        addresses: address of each part's feature server.
         leads: whether this rank sets it up.
 
     Raises:
@@ -39,21 +36,21 @@ class KernelLinks:
         elsewhere = [part for part, (host, _, _) in addresses_by_part.items() if not host.startswith(LOOPBACK)]
         if elsewhere:
             raise NotAvailableError(
-                f"congestion_by='netem' with part(s) {elsewhere} served over a network: the lab shapes the loopback "
-                "device of one machine alone. Set congestion_by='emulated', which works anywhere."
+                f"congestion_by='netem' is not possible, because part(s) {elsewhere} are served over a network: it "
+                "shapes only the loopback device of one machine. Set congestion_by='emulated', which works anywhere."
             )
         self._ports, self._leads = {part: int(port) for part, (_, _, port) in addresses_by_part.items()}, leads
         self._netem: NetemLinks | None = None
         self._start()
 
     def set_links(self, links: LinkState) -> None:
-        """Slow down packets from the servers' ports; in force when this returns. Start again if closed."""
+        """Slow down packets from the servers' ports, at once; start again if closed."""
         self._start()
         if self._netem is not None:
             self._netem.set_links(links)
 
     def close(self) -> None:
-        """Give the device back as it was; a second call does nothing."""
+        """Restore the device; a second call does nothing."""
         if self._netem is not None:
             self._netem.close()
         self._netem = None
@@ -66,88 +63,90 @@ class KernelLinks:
 
 
 class Slowed(Protocol):
-    """A way to make links between parts slow."""
+    """A mechanism that slows links between parts down."""
 
     def set_links(self, links: LinkState) -> None:
-        """Apply links from now on; after :meth:`close` this may start again."""
+        """Apply a state of the links from now on; this may restart the mechanism after :meth:`close`."""
         ...
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Undo all changes."""
         ...
 
 
 def _check_alike(links: LinkState, option_text: str) -> None:
-    """Refuse links that the kernel cannot distinguish: of one owner, to requesters with the same address."""
+    """Refuse different links of one owner to requesters with the same address, which the kernel cannot distinguish."""
     for owner in range(links.parts):
         asking = np.arange(links.parts) != owner
         if len({*zip(links.delay_s[owner, asking], links.bytes_per_s[owner, asking], strict=True)}) > 1:
             raise ConfigError(
                 f"{option_text} with congestion_by='netem': the kernel cannot distinguish part {owner}'s requesters, "
-                f"which have the same address. Give all of them the same ('{owner} delay=...'), or set "
+                f"which have the same address. Give all of them the same link ('{owner} delay=...'), or set "
                 "congestion_by='emulated'."
             )
 
 
-def _check_for_kernel(config: RunConfig, by_hand: LinkState, pattern: Pattern) -> None:
-    """Refuse what traffic control cannot do. Patterns but for a recorded one slow down all of an owner's links alike.
+def _check_for_kernel(config: RunConfig, option_links: LinkState, pattern: Pattern) -> None:
+    """Refuse links that traffic control cannot emulate.
+
+    Only links by option and recorded traces can differ between an owner's requesters.
 
     Raises:
-        ConfigError: nothing is served from ports, or an owner's links differ.
+        ConfigError: the system serves no features, or an owner's links differ.
     """
     if "features" not in catalogue.system(config.system).parts:
         raise ConfigError(
-            f"congestion_by='netem' with system={config.system!r}, whose ranks exchange rows within the process group: "
-            "the kernel shapes the ports that features are served from. Set congestion_by='emulated'."
+            f"congestion_by='netem' does not work with system={config.system!r}, whose ranks exchange rows within the "
+            "process group: it shapes only ports of feature servers. Set congestion_by='emulated'."
         )
-    _check_alike(by_hand, f"links={config['links']!r}")
+    _check_alike(option_links, f"links={config['links']!r}")
     for state in pattern.states if isinstance(pattern, RecordedTrace) else ():
         _check_alike(state, f"congestion_file={shortened(config['congestion_file'])}")
 
 
 class RankLinks:
-    """Exchanges of rows between ranks, made as slow as the links between their parts.
+    """Exchanges of rows between ranks, slowed down by the links between their parts.
 
     Args:
-        group: of the ranks.
+        group: group of the ranks.
     """
 
     def __init__(self, group: LinkedGroup) -> None:
         self._group = group
 
     def set_links(self, links: LinkState) -> None:
-        """Make exchanges that start from now on so slow."""
+        """Slow down exchanges that start from now on."""
         self._group.set_links(links_of_ranks(links, self._group.size))
 
     def close(self) -> None:
-        """Keep the group as it is; the next run has its own."""
+        """Do nothing: the next run has its own group."""
 
 
 class EmulatedNetwork:
-    """The links of a run: a pure function of its settings, epoch and place within the epoch.
+    """The links of a run: a pure function of its settings, epoch and share of the epoch.
 
     Args:
-        config: of a system that moves features or rows between parts.
-        slowed: what makes them slow; None where nothing crosses a link, as with one rank.
+        config: settings of a system that moves features or rows between parts.
+        slowed: mechanism that slows links down; None if nothing crosses a link, as with one rank.
 
     Raises:
-        ConfigError: a link or part does not exist, a pattern, delay or rate makes no sense, or traffic control is asked
-            for what it cannot do.
+        ConfigError: a link or part does not exist, a pattern, delay or rate is out of bounds, or traffic control cannot
+            emulate the links.
     """
 
     def __init__(self, config: RunConfig, slowed: Slowed | None = None) -> None:
         self._slowed = slowed
-        self._now: LinkState | None = None  # in force
-        self._described: LinkState | None = None
+        self._current: LinkState | None = None
+        self._recorded: LinkState | None = None
         self.use(config)
 
     def use(self, config: RunConfig) -> None:
-        """Be as another config has it; nothing has changed where it is refused.
+        """Use another config; after an error the old one stays.
 
         Raises:
-            ConfigError: as of the constructor.
+            ConfigError: as in the constructor.
         """
-        by_hand = parse_links(config["links"], config.parts)
+        option_links = parse_links(config["links"], config.parts)
         pattern: Pattern = make_pattern(
             config["congestion"],
             parts=config.parts,
@@ -162,12 +161,12 @@ class EmulatedNetwork:
             settings=config.options.get("congestion", {}),
         )
         if config["congestion_by"] == "netem":
-            _check_for_kernel(config, by_hand, pattern)
-        self._config, self._by_hand, self._pattern = config, by_hand, pattern
+            _check_for_kernel(config, option_links, pattern)
+        self._config, self._option_links, self._pattern = config, option_links, pattern
 
     @staticmethod
     def validate_settings(config: RunConfig) -> str:
-        """Why links cannot be as a config has them; empty where they can. The same on all ranks."""
+        """Return why the links of a config are not possible, the same on all ranks; empty if they are."""
         try:
             EmulatedNetwork(config)
         except LabError as error:
@@ -175,11 +174,11 @@ class EmulatedNetwork:
         return ""
 
     def at(self, epoch: int, share: float = 0.0) -> LinkState:
-        """Return the links when ``share`` of an epoch has passed, 0 to less than 1."""
-        return self._pattern.at(epoch, share).with_(self._by_hand)
+        """Return the links after a ``share`` of an epoch, 0 to less than 1."""
+        return self._pattern.at(epoch, share).with_(self._option_links)
 
     def close(self) -> None:
-        """Leave links as they were found; a second call does nothing."""
+        """Restore the links; a second call does nothing."""
         if self._slowed is not None:
             self._slowed.close()
 
@@ -187,20 +186,17 @@ class EmulatedNetwork:
         """Release a device with traffic control, so that another run can use it; :meth:`follow` acquires it again."""
         if self._slowed is not None and self._config["congestion_by"] == "netem":
             self._slowed.close()
-            self._now = None
+            self._current = None
 
     def follow(self, epoch: int, share: float) -> dict[str, Any] | None:
-        """Make the links as they are to be at a step; the event ``congestion`` where that is another state.
-
-        There is none where nothing crosses a link.
-        """
+        """Apply the links of a step; return the data of an event ``congestion`` if they have changed, else None."""
         if self._slowed is None:
             return None
         links = self.at(epoch, share)
-        if links != self._now and not (self._now is None and links.is_clean):
+        if links != self._current and not (self._current is None and links.is_clean):
             self._slowed.set_links(links)
-        self._now = links
-        if links == self._described:
+        self._current = links
+        if links == self._recorded:
             return None
-        self._described = links
+        self._recorded = links
         return {"pattern": self._config["congestion"], **links.to_dict(), "by": self._config["congestion_by"]}

@@ -1,4 +1,4 @@
-"""Links between parts: delay and rate of every reply of an owner to a requester, and their text form."""
+"""Links between parts: delay and rate of replies of each owner to each requester, and their text form."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class LinkState:
         delay_s, bytes_per_s = (np.array(matrix, dtype=np.float64) for matrix in (self.delay_s, self.bytes_per_s))
         if delay_s.ndim != 2 or delay_s.shape[0] != delay_s.shape[1] or delay_s.shape != bytes_per_s.shape:
             raise ConfigError(
-                f"links of delays {delay_s.shape} and rates {bytes_per_s.shape}: two square matrices of one size, a "
-                "row for each owner and a column for each requester, are needed."
+                f"links of delays {delay_s.shape} and rates {bytes_per_s.shape} are no square matrices of one size. "
+                "Give a row for each owner and a column for each requester."
             )
         if not (delay_s >= 0).all() or np.isinf(delay_s).any() or not (bytes_per_s > 0).all():
             raise ConfigError(
@@ -80,21 +80,19 @@ class LinkState:
         return {"delay_ms": (self.delay_s * 1e3).tolist(), "mbit": mbit}
 
 
-MOST_MS = 10_000.0  # a link slower than these is taken for a mistake: a run on it would seem to stand still
+MOST_MS = 10_000.0  # slower links count as a mistake, since a run would seem to hang
 
 
 LEAST_MBIT = 1e-3
 
 
 def slow_owners(parts: int, delay_ms: Mapping[int, float], mbit: Mapping[int, float]) -> LinkState:
-    """Return the links of P parts where some owners reply late to all other parts.
-
-    A part does not ask itself: the diagonal stays clean.
+    """Return the links of P parts if some owners reply slowly to all other parts; the diagonal stays clean.
 
     Args:
-        parts: P.
-        delay_ms: of each slow owner, milliseconds added to its replies.
-        mbit: of each slow owner, Mbit/s of each of its links; 0 or nothing does not limit them.
+        parts: number of parts, P.
+        delay_ms: owner -> milliseconds added to its replies.
+        mbit: owner -> Mbit/s of each of its links; 0 or missing for no limit.
 
     Raises:
         ConfigError: there is no such owner, or a delay or rate is out of bounds.
@@ -127,20 +125,20 @@ def check_owner(owner: int, parts: int, source: str) -> None:
 
 
 def check_delay(delay_ms: float, source: str) -> None:
-    """Refuse a delay that no link is given.
+    """Refuse a delay that is out of bounds.
 
     Raises:
-        ConfigError: it is not between 0 and ``MOST_MS``; the message names the ``source``.
+        ConfigError: the delay is not between 0 and ``MOST_MS``; the message names the ``source``.
     """
     if not 0 <= delay_ms <= MOST_MS:
         raise ConfigError(f"{source}: a delay of {delay_ms:g} ms is not between 0 and {MOST_MS:g} ms.")
 
 
 def check_rate(mbit: float, source: str) -> None:
-    """Refuse a rate that no link is given.
+    """Refuse a rate that is out of bounds.
 
     Raises:
-        ConfigError: it is not finite or below ``LEAST_MBIT``; the message names the ``source``.
+        ConfigError: the rate is not finite or below ``LEAST_MBIT``; the message names the ``source``.
     """
     if not LEAST_MBIT <= mbit < np.inf:
         raise ConfigError(
@@ -150,7 +148,7 @@ def check_rate(mbit: float, source: str) -> None:
 
 
 def read_number(text: str) -> float:
-    """Read a number; NaN, which no bounds allow, if the text is none."""
+    """Read a number; NaN, which is out of all bounds, if the text is no number."""
     try:
         return float(text)
     except ValueError:
@@ -167,7 +165,7 @@ _ENDS = re.compile(r"(\*|\d{1,9})(?:>(\*|\d{1,9}))?")
 
 
 def parse_links(text: str, parts: int) -> LinkState:
-    """Read the links that a text describes; those that it does not name are clean.
+    """Parse links from text; links that it does not name are clean.
 
     Clauses are separated by ``;``. Each names an owner, or an owner and a requester (``OWNER>REQUESTER``), by number or
     as ``*`` for all, then ``delay`` in ms, ``rate`` in Mbit/s, or both. A later clause replaces
@@ -179,7 +177,7 @@ def parse_links(text: str, parts: int) -> LinkState:
 
     Raises:
         ConfigError: a clause does not have this form, names a part that does not exist or a part's link to itself, or
-            gives a delay or a rate out of bounds. The clause is quoted.
+            has a delay or a rate out of bounds; the message quotes the clause.
     """
     delays_s, rates = np.zeros((parts, parts)), np.full((parts, parts), np.inf)
     for clause in (part.strip() for part in text.split(";")):
@@ -197,21 +195,24 @@ def parse_links(text: str, parts: int) -> LinkState:
 def format_links(links: LinkState) -> str:
     """Write links as text; equal links of an owner, or of all owners, share a clause; empty if all are clean.
 
-    Twelve digits of each number are kept: :func:`parse_links` reads the same links where they came of a text with no
-    more. What is added to a part's link to itself is left out.
+    Numbers have twelve digits; :func:`parse_links` restores links from texts with no more digits. A part's link to
+    itself is left out.
     """
     parts = range(links.parts)
-    texts = {owner: {asker: _said(links, owner, asker) for asker in parts if asker != owner} for owner in parts}
-    everything = {text for row in texts.values() for text in row.values()}
-    if len(everything) == 1:
-        only = everything.pop()
+    texts = {
+        owner: {requester: _link_text(links, owner, requester) for requester in parts if requester != owner}
+        for owner in parts
+    }
+    link_texts = {text for row in texts.values() for text in row.values()}
+    if len(link_texts) == 1:
+        only = link_texts.pop()
         return f"* {only}" if only else ""
     clauses = []
     for owner, row in texts.items():
         if len(set(row.values())) == 1:
             clauses += [f"{owner} {text}" for text in set(row.values()) if text]
         else:
-            clauses += [f"{owner}>{asker} {text}" for asker, text in row.items() if text]
+            clauses += [f"{owner}>{requester} {text}" for requester, text in row.items() if text]
     return "; ".join(clauses)
 
 
@@ -223,37 +224,37 @@ def with_link(
     delay_ms: float | None = None,
     mbit: float | None = None,
 ) -> str:
-    """Return the text of links with another delay or rate of one link, or of all links of an owner.
+    """Change delay or rate of one link, or of all links of an owner, in a text of links.
 
     Args:
-        text: of the links; one that does not fit the parts counts as empty.
-        parts: P.
+        text: text of the links; empty if it does not fit the parts.
+        parts: number of parts, P.
         link: owner and requester; None for all requesters.
-        delay_ms: instead of the delay so far; None keeps it.
-        mbit: instead of the rate so far, 0 for no limit; None keeps it.
+        delay_ms: new delay; None keeps the old one.
+        mbit: new rate, 0 for no limit; None keeps the old one.
     """
     try:
         links = parse_links(text, parts)
     except ConfigError:  # of a run with other parts
         links = LinkState.clean(parts)
-    (owner, asker), delays_s, rates = link, links.delay_s.copy(), links.bytes_per_s.copy()
-    askers = [part for part in range(parts) if part != owner] if asker is None else [asker]
+    (owner, requester), delays_s, rates = link, links.delay_s.copy(), links.bytes_per_s.copy()
+    requesters = [part for part in range(parts) if part != owner] if requester is None else [requester]
     if delay_ms is not None:
-        delays_s[owner, askers] = delay_ms / 1e3
+        delays_s[owner, requesters] = delay_ms / 1e3
     if mbit is not None:
-        rates[owner, askers] = mbit / BITS if mbit > 0 else np.inf
+        rates[owner, requesters] = mbit / BITS if mbit > 0 else np.inf
     return format_links(LinkState(delays_s, rates))
 
 
 def _links(ends: str, clause: str, parts: int) -> NDArray[np.bool_]:
-    """Return (P, P) which links a clause is about."""
+    """Return the mask of the links of a clause, (P, P)."""
     matched = _ENDS.fullmatch(ends)
     if not matched:
         raise ConfigError(f"links {shortened(clause)}: {shortened(ends)} names no link; {_FORM}.")
     named = np.zeros((parts, parts), dtype=bool)
-    owner, asker = (_part(end, clause, parts) for end in matched.groups())
-    named[owner, asker] = True
-    if isinstance(owner, int) and owner == asker:
+    owner, requester = (_part(end, clause, parts) for end in matched.groups())
+    named[owner, requester] = True
+    if isinstance(owner, int) and owner == requester:
         raise ConfigError(f"links {shortened(clause)}: part {owner} does not ask itself; {_FORM}.")
     np.fill_diagonal(named, False)
     return named
@@ -281,9 +282,9 @@ def _settings(settings: list[str], clause: str) -> dict[str, float]:
     return numbers
 
 
-def _said(links: LinkState, owner: int, asker: int) -> str:
+def _link_text(links: LinkState, owner: int, requester: int) -> str:
     """Write the settings of one link; empty if it is clean."""
-    delay_s, rate = links.delay_s[owner, asker], links.bytes_per_s[owner, asker]
+    delay_s, rate = links.delay_s[owner, requester], links.bytes_per_s[owner, requester]
     delay = f"delay={delay_s * 1e3:.12g}" if delay_s else ""
     return f"{delay} rate={rate * BITS:.12g}".strip() if np.isfinite(rate) else delay
 
@@ -291,15 +292,15 @@ def _said(links: LinkState, owner: int, asker: int) -> str:
 def links_of_ranks(links: LinkState, ranks: int) -> LinkState:
     """Return the links between R ranks; each rank has P / R consecutive parts.
 
-    Between two ranks the greatest delay and the least rate of their parts hold: an exchange has come when its last rows
-    have. Nothing is added within a rank.
+    Between two ranks, the largest delay and the lowest rate of their parts apply, since an exchange ends with its last
+    rows. There is no delay within a rank.
 
     Raises:
         PlanError: the ranks do not divide the parts.
     """
     if ranks < 1 or links.parts % ranks:
         raise PlanError(
-            f"links of {links.parts} parts cannot be those of {ranks} rank(s): each has equally many parts."
+            f"links of {links.parts} parts do not fit {ranks} rank(s): each rank must have equally many parts."
         )
     parts_per_rank = links.parts // ranks
     shape = (ranks, parts_per_rank, ranks, parts_per_rank)

@@ -1,4 +1,4 @@
-"""Slow links by Linux' traffic control, on the ports of the feature servers alone."""
+"""Slow links by Linux traffic control, only on the ports of the feature servers."""
 
 from __future__ import annotations
 
@@ -25,26 +25,23 @@ from dtdg_lab.core.system_errors import reading
 from dtdg_lab.core.units import STATE
 from dtdg_lab.network.links import LinkState
 
-# Commands of Linux' traffic control that make replies of some ports slow, as argument lists.
-
-
-HANDLE = "d7d6:"  # of the root queue: what marks it as this program's
-BURST = 65536  # bytes, the largest packet of the loopback device: a token bucket must hold one
-ENDLESS = 10**11  # bits per second of a class that limits nothing
-LIMIT = 100_000  # packets a delay may hold back; netem drops what is beyond
+HANDLE = "d7d6:"  # handle of the root queue, which identifies this program's queues
+BURST = 65536  # bytes of the largest packet of the loopback device: a token bucket must hold one
+ENDLESS = 10**11  # bits per second of an unlimited class
+LIMIT = 100_000  # most delayed packets; netem drops further ones
 
 Command = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The filter of one traffic class, and its delay and rate.
+    """Filter, delay and rate of a traffic class.
 
     Attributes:
-        port: TCP port of the server whose replies they are.
-        address: IPv4 address they go to; any where empty.
-        delay_s: seconds a packet is held back.
-        bytes_per_s: at which packets leave; infinite for no limit.
+        port: TCP port of the replying server.
+        address: destination IPv4 address; empty for any.
+        delay_s: delay of packets, in seconds.
+        bytes_per_s: rate of packets; infinite for no limit.
     """
 
     port: int
@@ -54,22 +51,22 @@ class Link:
 
 
 def queue(device: str) -> Command:
-    """Put a queue with classes in the place of a device's default one; what no class takes passes as before."""
+    """Return the command that replaces a device's default queue by one with classes; other packets pass unchanged."""
     return _words(f"qdisc add dev {device} root handle {HANDLE} htb default 0")
 
 
 def remove(device: str) -> Command:
-    """Return the command that removes the queue with all classes: the device gets its default one back."""
+    """Return the command that removes the queue with all classes, and restores the device's default queue."""
     return _words(f"qdisc del dev {device} root handle {HANDLE}")
 
 
 def link_class(device: str, number: int, link: Link, *, change: bool = False) -> Command:
-    """Return the command for a link's class, a token bucket of its rate; ``number`` is 1 or more.
+    """Return the command for a link's class, a token bucket with its rate; ``number`` is 1 or more.
 
-    The bucket is that of htb, which is tbf's with classes beside each other: tbf itself holds one class only.
+    The class is of htb, because tbf supports only one class.
     """
     rate = ENDLESS if math.isinf(link.bytes_per_s) else max(8, round(link.bytes_per_s * 8))
-    bucket = max(BURST, rate // 8000)  # a millisecond's worth: the kernel's clock refills it no oftener
+    bucket = max(BURST, rate // 8000)  # a millisecond's worth: the kernel does not refill more often
     verb = "change" if change else "add"
     return _words(
         f"class {verb} dev {device} parent {HANDLE} classid {HANDLE}{number:x} htb rate {rate}bit ceil {rate}bit "
@@ -87,7 +84,7 @@ def link_delay(device: str, number: int, link: Link, *, change: bool = False) ->
 
 
 def link_filter(device: str, number: int, link: Link) -> Command:
-    """Return the command that sends a link's packets (TCP over IPv4 from its port) to its class, and no others."""
+    """Return the command that sends only a link's packets (TCP over IPv4 from its port) to its class."""
     to = f"match ip dst {link.address}/32" if link.address else ""
     return _words(
         f"filter add dev {device} parent {HANDLE} protocol ip prio 1 u32 match ip protocol 6 0xff "
@@ -99,19 +96,19 @@ def _words(command: str) -> Command:
     return tuple(command.split())
 
 
-# Marks of devices whose traffic is being shaped, so that the next start undoes what a killed process left.
+# Marks of shaped devices, so that the next start cleans up after a killed process.
 
 
 @dataclass(frozen=True, slots=True)
 class NetemMark:
-    """Who shapes which device.
+    """Mark of a device that a process shapes.
 
     Attributes:
-        device: its name.
-        space: number of the network namespace it is in, which has devices of its own.
-        process: number of the process.
-        started_s: when that process started: numbers are used again.
-        boot: of the machine; nothing outlives it.
+        device: name of the device.
+        space: inode of its network namespace.
+        process: id of the process.
+        started_s: start time of the process, since ids are reused.
+        boot: id of the machine's boot, which ends all shaping.
     """
 
     device: str
@@ -126,12 +123,12 @@ class NetemMark:
         return cls(device, network_space(), os.getpid(), psutil.Process().create_time(), _boot())
 
     def file(self, folder: Path) -> Path:
-        """Return the mark's file: one for each device of a namespace."""
+        """Return the mark's file, one for each device of a namespace."""
         return folder / f"netem-{self.device}-{self.space}.json"
 
     @property
     def is_here(self) -> bool:
-        """Whether its device is one that this process sees, since the last start of the machine."""
+        """Whether the mark belongs to this process's network namespace and to this boot."""
         return (self.space, self.boot) == (network_space(), _boot())
 
     @property
@@ -140,10 +137,10 @@ class NetemMark:
         return is_running(self.process, self.started_s)
 
     def write(self, folder: Path) -> None:
-        """Keep it, before the first change.
+        """Write the mark, before the first change of the device.
 
         Raises:
-            DataError: the folder cannot be written: nothing should be changed that could not be undone.
+            DataError: the folder cannot be written, so a change could not be undone later.
         """
         path = self.file(folder)
         try:
@@ -163,7 +160,7 @@ _REMEDY = (
 
 
 def marks(folder: Path) -> Iterator[NetemMark]:
-    """Yield all marks kept in a folder.
+    """Yield all marks in a folder.
 
     Raises:
         DataError: a file is damaged, or the system refuses to read the folder or a file.
@@ -176,7 +173,7 @@ def marks(folder: Path) -> Iterator[NetemMark]:
             try:
                 mark = NetemMark(**json.loads(path.read_text(encoding="utf-8")))
             except FileNotFoundError:
-                continue  # its process has just undone what it did
+                continue  # its process has just cleaned up
         yield mark
 
 
@@ -195,19 +192,16 @@ def _boot() -> str:
         return str(int(psutil.boot_time()))
 
 
-# The program tc: whether it may be used here, and what it answers.
-
-
 TIME_LIMIT_S = 10.0
 _CAP_NET_ADMIN = 12  # linux/capability.h
 
 
 def check_device(device: str) -> None:
-    """Go on where traffic of a device may be shaped, and is not yet.
+    """Check that the traffic of a device may be shaped, and is not shaped yet.
 
     Raises:
-        NotAvailableError: this is not Linux with tc, the right to use it is lacking, there is no such device, or
-            somebody has set up a queue on it. The message says what to do.
+        NotAvailableError: this is not Linux with tc, the process lacks the right, there is no such device, or it has a
+            queue already. The message says what to do.
     """
     if not may_administer():
         raise NotAvailableError(
@@ -231,7 +225,7 @@ def check_device(device: str) -> None:
 
 
 def may_administer() -> bool:
-    """Return whether this process has the right to change the network; False where that cannot be known."""
+    """Return whether this process has the right to change the network; False if unknown."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
     except OSError:
@@ -265,7 +259,8 @@ def run(command: Command) -> str:
     program = tc_program()
     if program is None:
         raise NotAvailableError(
-            "the program tc is not here. Install it (Debian: apt-get install iproute2), or set congestion_by=emulated."
+            "the program tc is not installed. Install it (Debian: apt-get install iproute2), or set "
+            "congestion_by=emulated."
         )
     try:
         process = subprocess.run([program, *command], capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False)
@@ -282,27 +277,28 @@ def run(command: Command) -> str:
 
 
 class NetemLinks:
-    """Delays and rates that the kernel adds to packets from the ports of some servers; all others pass untouched.
+    """Delays and rates that the kernel applies to packets from the ports of some servers; other packets are unaffected.
 
-    A context manager: entered, the device has its queue; left, it has its default one back, as also at the process's
-    normal end. What a killed process leaves is undone by :func:`undo_left_over`.
+    As a context manager it sets up the queue on entry, and restores the default queue on exit. It also does so at the
+    normal end of the process; :func:`undo_left_over` cleans up after a killed process.
 
-    Packets distinguish requesters only by their addresses: where several have one, as all on the loopback device, an
-    owner's links to them must be alike.
+    The kernel distinguishes requesters only by address. If several share an address, as on the loopback device, an
+    owner's links to them must be equal.
 
     Args:
-        device: such as ``lo``.
-        ports: of each part served over the device from here, the TCP port of its server.
-        folder: where the mark is kept by which the next start undoes.
-        addresses: of each part that asks, its IPv4 address; empty where all have one.
-        delays: whether links will have delays, for which the kernel must have netem. Without, rates alone may be set.
-        dry_run: change nothing, write nothing: see :attr:`commands`.
+        device: network device, such as ``lo``.
+        ports: part -> TCP port of its local server.
+        folder: folder of the mark, for clean-up by the next start.
+        addresses: requesting part -> its IPv4 address; empty if all share one.
+        delays: whether links may have delays, which need the kernel module netem; else only rates.
+        dry_run: whether to only collect :attr:`commands`.
 
     Raises:
-        ConfigError: no port, or one that two parts share.
+        ConfigError: there is no port, or two parts share one.
 
-    References: GreenDyGNN section V-C and VI-A: netem with u32 filters on the RPC port. Differs from the paper: rates
-    too, by the token buckets of htb.
+    References: GreenDyGNN section V-C and VI-A: netem with u32 filters on the RPC port.
+
+    Differs from the paper: also limits rates, by the token buckets of htb.
     """
 
     def __init__(
@@ -316,7 +312,7 @@ class NetemLinks:
         dry_run: bool = False,
     ) -> None:
         if not ports or len(set(ports.values())) < len(ports):
-            raise ConfigError(f"ports={dict(ports)}: each part that is served needs a port of its own.")
+            raise ConfigError(f"ports={dict(ports)} are missing or shared. Give each served part its own port.")
         self.device, self.folder = device, Path(folder)
         self._delays, self._dry_run, self._addresses = delays, dry_run, dict(addresses or {})
         goals = sorted(set(self._addresses.values())) or [""]
@@ -337,7 +333,7 @@ class NetemLinks:
         """Set up the queue, with clean links.
 
         Raises:
-            NotAvailableError: it cannot be done here, or somebody else shapes the device; nothing is changed then.
+            NotAvailableError: traffic control is not available, or the device is shaped already; nothing changes then.
             DataError: the mark cannot be written.
         """
         if not self._dry_run:
@@ -358,17 +354,17 @@ class NetemLinks:
             raise
 
     def set_links(self, links: LinkState) -> None:
-        """Change what differs from the links as they are; in force when this returns.
+        """Apply changed links at once.
 
         Args:
-            links: (P, P); rows of parts that are not served from here are not looked at.
+            links: (P, P); rows of parts without a local server are ignored.
 
         Raises:
             ConfigError: requesters of one address have different links, a part is not among the links, or there is a
-                delay where none was announced.
+                delay without ``delays``.
             NotAvailableError: the kernel refuses.
         """
-        new_links = {ends: self._wanted(links, *ends) for ends in self._links}
+        new_links = {ends: self._link_to(links, *ends) for ends in self._links}
         for number, (ends, link) in enumerate(new_links.items(), start=1):
             old_link = self._links[ends]
             if link.bytes_per_s != old_link.bytes_per_s:
@@ -378,7 +374,7 @@ class NetemLinks:
             self._links[ends] = link
 
     def close(self) -> None:
-        """Give the device its default queue back; a second call does nothing, nor one in a forked process."""
+        """Restore the device's default queue; a second call, or one in a forked process, does nothing."""
         if self._dry_run:
             self._run(remove(self.device))
         elif self._process == os.getpid():
@@ -394,7 +390,7 @@ class NetemLinks:
             run(command)
         self.commands.append(("tc", *command))
 
-    def _wanted(self, links: LinkState, owner: int, to: str) -> Link:
+    def _link_to(self, links: LinkState, owner: int, to: str) -> Link:
         """Return the link of an owner to the requesters at an address."""
         named = [owner, *self._addresses]
         if max(named) >= links.parts:
@@ -412,17 +408,20 @@ class NetemLinks:
                 f"{owner} delay=...' does), or set congestion_by=emulated."
             )
         if delays_s[0] and not self._delays:
-            raise ConfigError(f"a delay of {delays_s[0] * 1e3:g} ms, but traffic was set up for rates alone.")
+            raise ConfigError(
+                f"a delay of {delays_s[0] * 1e3:g} ms is not possible: traffic control was set up for rates only. Set "
+                "delays=True."
+            )
         return replace(link, delay_s=float(delays_s[0]), bytes_per_s=float(rates[0]))
 
 
 def undo_left_over(folder: str | Path) -> list[str]:
     """Restore the default queues of devices whose shaping process was killed; return their names.
 
-    Only queues with this program's mark are touched, and none of a process that still runs.
+    Only queues with this program's handle change, and none of a running process.
 
     Raises:
-        NotAvailableError: tc does not do it: the message has its words.
+        NotAvailableError: tc fails; its message is quoted.
         DataError: a mark is damaged.
     """
     undone = []

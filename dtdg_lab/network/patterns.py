@@ -1,4 +1,4 @@
-"""Patterns of congestion by name: which links are slow at each moment of a run."""
+"""Patterns of congestion by name: the slow links at each moment of a run."""
 
 from __future__ import annotations
 
@@ -14,20 +14,17 @@ from dtdg_lab.core.rng import generator
 from dtdg_lab.network.links import LinkState, check_delay, check_owner, check_rate, read_number, slow_owners
 from dtdg_lab.network.traces import RecordedTrace, load_trace
 
-# Congestion by a table: which owners are slow, and by how much, in each epoch of a cycle.
-
-
 _ENTRY = re.compile(r"(\d{1,9}(?:\+\d{1,9})*):(\S+)")
 
 
 @dataclass(frozen=True, slots=True)
 class CycleTable:
-    """Clean epochs first, then a cycle of epochs as in a table, again and again; the last epoch of a run is clean.
+    """Clean epochs, then a repeated cycle of epochs from a table; the last epoch of a run is clean.
 
     Attributes:
         phases: the links of each epoch of the cycle.
-        first_epoch: the first of the first cycle.
-        epochs: of the run.
+        first_epoch: first epoch of the first cycle.
+        epochs: epochs of the run.
 
     References: GreenDyGNN section VI-A, congestion injection: epochs 0 to 2 clean, from 3 on 15 to 25 ms on one or two
     nodes at a time, repeated every 7 epochs. It does not specify which nodes and when: the table is ours.
@@ -45,13 +42,13 @@ class CycleTable:
 
 
 def parse_table(text: str, *, parts: int, cycle: int, mbit: float = 0.0) -> tuple[LinkState, ...]:
-    """Read the links of each epoch of a cycle.
+    """Parse the links of each epoch of a cycle.
 
     Args:
         text: an entry for each epoch, separated by blanks: ``OWNERS:MS``, with ``+`` between several owners, such as
             ``1+2:25``; or ``-`` for a clean epoch.
         parts: P.
-        cycle: how many entries there must be.
+        cycle: number of entries.
         mbit: rate of congested links in Mbit/s; 0 for no limit.
 
     Raises:
@@ -93,21 +90,18 @@ def _phase(entry: str, parts: int, mbit: float) -> LinkState:
     return slow_owners(parts, dict.fromkeys(owners, delay_ms), dict.fromkeys(owners, mbit))
 
 
-# Congestion that comes and goes by the clock of a run's epochs.
-
-
-LEVELS = 16  # a wave changes the links so often, and not more often: every change is sent to the servers and recorded
+LEVELS = 16  # changes in a period of a wave: every change is sent to the servers and recorded
 
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """Links that are congested for a while, then clean, by turns.
+    """Links that are alternately congested and clean.
 
     Attributes:
-        congested: the links while they are.
-        first_epoch: the first of the first congested phase.
-        period: epochs from one congested phase's beginning to the next one's.
-        length: epochs of a congested phase, at most ``period``; 0: never.
+        congested: links in a congested phase.
+        first_epoch: first epoch of the first congested phase.
+        period: epochs from the start of a congested phase to the next.
+        length: epochs of a congested phase, at most ``period``; 0 for no congestion.
     """
 
     congested: LinkState
@@ -116,7 +110,7 @@ class Phases:
     length: float = 0.0
 
     def at(self, epoch: int, share: float = 0.0) -> LinkState:
-        """Return the links when ``share`` of an epoch has passed, 0 to less than 1."""
+        """Return the links after a ``share`` of an epoch, 0 to less than 1."""
         passed = epoch - self.first_epoch + share
         if passed >= 0 and passed % self.period < self.length:
             return self.congested
@@ -125,12 +119,12 @@ class Phases:
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Links that take turns: each state holds for the same time, one after another, again and again.
+    """Links that cycle through states of equal duration.
 
     Attributes:
-        states: in their order, at least one.
-        first_epoch: the first of the first turn; links are clean before.
-        period: epochs of all turns together.
+        states: one or more states, in order.
+        first_epoch: first epoch of the first state; links are clean before.
+        period: epochs of all states together.
     """
 
     states: tuple[LinkState, ...]
@@ -138,7 +132,7 @@ class Turns:
     period: float
 
     def at(self, epoch: int, share: float = 0.0) -> LinkState:
-        """Return the links when ``share`` of an epoch has passed, 0 to less than 1."""
+        """Return the links after a ``share`` of an epoch, 0 to less than 1."""
         passed = epoch - self.first_epoch + share
         if passed < 0:
             return LinkState.clean(self.states[0].parts)
@@ -147,17 +141,17 @@ class Turns:
 
 @dataclass(frozen=True, slots=True)
 class Wave:
-    """Congestion that swings between two owners in a cosine wave: one's wanes while the other's waxes.
+    """Congestion that moves between two owners in a cosine wave.
 
-    At weight w an owner's delay is w times the greatest, its rate the least divided by w.
+    At weight w an owner's delay is w times the largest, its rate the lowest divided by w.
 
     Attributes:
-        parts: P.
-        owners: the one congested at the beginning, and the other.
-        delay_ms: the greatest delay.
-        mbit: the least rate; 0 for no limit.
-        first_epoch: the first with congestion.
-        period: epochs of a whole swing, there and back.
+        parts: number of parts, P.
+        owners: the owner congested first, and the other one.
+        delay_ms: the largest delay.
+        mbit: the lowest rate; 0 for no limit.
+        first_epoch: first epoch with congestion.
+        period: epochs of a whole wave.
     """
 
     parts: int
@@ -168,7 +162,7 @@ class Wave:
     period: float
 
     def at(self, epoch: int, share: float = 0.0) -> LinkState:
-        """Return the links when ``share`` of an epoch has passed, 0 to less than 1."""
+        """Return the links after a ``share`` of an epoch, 0 to less than 1."""
         passed = epoch - self.first_epoch + share
         if passed < 0:
             return LinkState.clean(self.parts)
@@ -182,31 +176,31 @@ class Wave:
         )
 
 
-BURST = 0.25  # epochs that a short phase lasts, and that are clean between two
+BURST = 0.25  # epochs of a short congested phase, and of the clean phase after it
 
 
 class Pattern(Protocol):
     """The links at each moment of a run: a pure function, the same on every rank."""
 
     def at(self, epoch: int, share: float = 0.0) -> LinkState:
-        """Return the links when ``share`` of an epoch has passed, 0 to less than 1."""
+        """Return the links after a ``share`` of an epoch, 0 to less than 1."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PatternSettings:
-    """Settings of all patterns; each reads those it needs.
+    """Settings of all patterns; a pattern reads some of them.
 
     Attributes:
-        parts: P.
-        seed: decides which owners are congested, but for ``table`` and ``file``, which name them.
-        delay_ms: added to replies over congested links; at least 0. ``table`` and ``file`` have their own.
-        mbit: rate of congested links in Mbit/s; 0 does not limit them. ``file`` has its own.
-        first_epoch: the first that may be congested.
-        cycle: epochs after which a pattern repeats, at least 1.
-        table: of a schedule, see :func:`dtdg_lab.network.patterns.parse_table`; empty makes one by the seed.
-        file: of a recorded trace, see :func:`dtdg_lab.network.traces.load_trace`.
-        epochs: of the run.
+        parts: number of parts, P.
+        seed: seed that selects the congested owners, unless ``table`` or ``file`` names them.
+        delay_ms: delay of replies over congested links, at least 0; ``table`` and ``file`` have their own delays.
+        mbit: rate of congested links in Mbit/s; 0 for no limit; ``file`` has its own rates.
+        first_epoch: first epoch that may be congested.
+        cycle: period of the pattern in epochs, at least 1.
+        table: table of a schedule, see :func:`dtdg_lab.network.patterns.parse_table`; empty for one from the seed.
+        file: file of a recorded trace, see :func:`dtdg_lab.network.traces.load_trace`.
+        epochs: epochs of the run.
         settings: options of the run that the pattern's entry names, by name.
 
     Raises:
@@ -230,14 +224,16 @@ class PatternSettings:
             check_rate(self.mbit, "congestion_mbit")
         for name, minimum in (("parts", 1), ("first_epoch", 0), ("cycle", 1)):
             if getattr(self, name) < minimum:
-                raise ConfigError(f"{name}={getattr(self, name)} of a pattern of congestion: give at least {minimum}.")
+                raise ConfigError(
+                    f"{name}={getattr(self, name)} of a congestion pattern is too small: give at least {minimum}."
+                )
 
     @property
     def owners(self) -> tuple[int, int]:
-        """The two owners that the seed congests; a pattern of one takes the first.
+        """The two owners that the seed selects; a pattern with one owner takes the first.
 
         Raises:
-            ConfigError: there are fewer than two parts, and so no link.
+            ConfigError: there are fewer than two parts.
         """
         if self.parts < 2:
             raise ConfigError(
@@ -248,7 +244,7 @@ class PatternSettings:
 
     @property
     def all_owners(self) -> tuple[int, ...]:
-        """All parts in an order that the seed decides; the first two are ``owners``.
+        """All parts in an order from the seed; the first two are ``owners``.
 
         Raises:
             ConfigError: as of ``owners``.
@@ -257,18 +253,18 @@ class PatternSettings:
         return *first, *(part for part in range(self.parts) if part not in first)
 
     def slow_parts(self, *parts: int) -> LinkState:
-        """Return links over which these parts reply with the delay and rate of the settings."""
+        """Return the links if these parts reply with the delay and rate of the settings."""
         return slow_owners(self.parts, dict.fromkeys(parts, self.delay_ms), dict.fromkeys(parts, self.mbit))
 
     def slow(self, *weights: float) -> LinkState:
-        """Return links of the seed's owners, each congested by its weight: its share of the delay, the rate over it."""
+        """Return the links if the seed's owners are congested by weights: delay times weight, rate over weight."""
         delays = {owner: weight * self.delay_ms for owner, weight in zip(self.owners, weights, strict=False)}
         rates = {owner: self.mbit / weight for owner, weight in zip(self.owners, weights, strict=False)}
         return slow_owners(self.parts, delays, rates)
 
 
 def none(settings: PatternSettings) -> Pattern:
-    """Keep links clean, except for option ``links``."""
+    """Keep links clean."""
     return Phases(LinkState.clean(settings.parts), settings.first_epoch)
 
 
@@ -278,22 +274,22 @@ def one_slow(settings: PatternSettings) -> Pattern:
 
 
 def one_fast(settings: PatternSettings) -> Pattern:
-    """Congest one owner twice in every epoch, for a quarter of it each; ``cycle`` is not read."""
+    """Congest one owner twice in every epoch, for a quarter of it each; ignore ``cycle``."""
     return Phases(settings.slow(1.0), settings.first_epoch, 2 * BURST, BURST)
 
 
 def two_symmetric(settings: PatternSettings) -> Pattern:
-    """Congest two owners alike, when :func:`one_slow` congests one."""
+    """Congest two owners equally, in the phases of :func:`one_slow`."""
     return _in_long_phases(settings, 1.0, 1.0)
 
 
 def two_asymmetric(settings: PatternSettings) -> Pattern:
-    """Congest two owners; the second has half the delay, and twice the rate."""
+    """Congest two owners, the second with half the delay and twice the rate."""
     return _in_long_phases(settings, 1.0, 0.5)
 
 
 def oscillating(settings: PatternSettings) -> Pattern:
-    """Swing congestion between two owners in a cosine wave, there and back in every cycle."""
+    """Move congestion between two owners in a cosine wave, one wave a cycle."""
     return Wave(settings.parts, settings.owners, settings.delay_ms, settings.mbit, settings.first_epoch, settings.cycle)
 
 
@@ -304,16 +300,16 @@ def rotating(settings: PatternSettings) -> Pattern:
 
 
 def all_slow(settings: PatternSettings) -> Pattern:
-    """Congest all owners alike, when :func:`one_slow` congests one; ours."""
+    """Congest all owners equally, in the phases of :func:`one_slow`; ours."""
     congested = settings.slow_parts(*settings.all_owners)
     return Phases(congested, settings.first_epoch, settings.cycle, (settings.cycle + 1) // 2)
 
 
 def markov(settings: PatternSettings) -> Pattern:
-    """Congest and clear each owner by itself, after exponentially distributed times; ours.
+    """Congest and clear each owner independently, after exponentially distributed times; ours.
 
-    An owner stays congested for a quarter of a cycle in the mean, and clean for three quarters. Times are drawn up to
-    the last of ``epochs``.
+    An owner is congested for a mean of a quarter of a cycle, and clean for three quarters. Times are drawn up to the
+    last of ``epochs``.
     """
     changes: list[tuple[float, int]] = []
     for owner in settings.all_owners:
@@ -332,19 +328,19 @@ def markov(settings: PatternSettings) -> Pattern:
 
 
 def schedule(settings: PatternSettings) -> Pattern:
-    """Congest the owners that a table names for each epoch of a cycle; ``delay_ms`` is not read."""
+    """Congest the owners that a table names for each epoch of a cycle; ignore ``delay_ms``."""
     text = settings.table.strip() or made_table(settings.owners, settings.cycle)
     phases = parse_table(text, parts=settings.parts, cycle=settings.cycle, mbit=settings.mbit)
     return CycleTable(phases, settings.first_epoch, settings.epochs)
 
 
 def recorded(settings: PatternSettings) -> Pattern:
-    """Repeat the links of a recorded trace, whatever the other settings are."""
+    """Repeat the links of a recorded trace; ignore the other settings."""
     return load_trace(settings.file, settings.parts)
 
 
 class PatternRule(Protocol):
-    """A function that makes a pattern; one of a user's own is added by ``lab.register(rule, "congestion pattern")``."""
+    """A function that makes a pattern; users add theirs with ``lab.register(rule, "congestion pattern")``."""
 
     def __call__(self, settings: PatternSettings) -> Pattern:
         """Return the pattern, such as ``Phases(settings.slow(1.0), settings.first_epoch, settings.cycle, 2)``."""
@@ -365,8 +361,10 @@ def make_pattern(name: str, *, parts: int, **settings: Any) -> Pattern:
         DataError: a recorded trace cannot be read.
 
     References: GreenDyGNN section IV-C2 names six archetypes (no congestion, one link slow or fast, two links symmetric
-    or asymmetric, oscillating); their course in time is not specified. Differs from the paper: their shapes are ours. A
-    congested link is all of an owner's replies, as section VI-A congests nodes.
+    or asymmetric, oscillating), without their course in time.
+
+    Differs from the paper: their shapes are ours. A congested link affects all of an owner's replies, as in section
+    VI-A.
     """
     make: PatternRule = catalogue.entry("congestion", name).load()
     return make(PatternSettings(parts, **settings))

@@ -1,4 +1,4 @@
-"""Recorded traces of links: kept in a file, and repeated."""
+"""Recorded traces of links: saving and replay."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from dtdg_lab.network.links import BITS, LinkState, check_delay, check_rate
 
 @dataclass(frozen=True, slots=True)
 class RecordedTrace:
-    """Links that change as in the recorded run; clean before the first change.
+    """Links that change as in a recorded run; clean before the first change.
 
     Attributes:
         times: (epoch, share of it) of each change, ascending.
-        states: the links from each change on, as many.
-        parts: P.
+        states: links after each change.
+        parts: number of parts, P.
     """
 
     times: tuple[tuple[int, float], ...]
@@ -33,7 +33,7 @@ class RecordedTrace:
     parts: int
 
     def at(self, epoch: int, share: float = 0.0) -> LinkState:
-        """Return the links when ``share`` of an epoch has passed, 0 to less than 1."""
+        """Return the links after a ``share`` of an epoch, 0 to less than 1."""
         number = bisect_right(self.times, (epoch, share))
         return self.states[number - 1] if number else LinkState.clean(self.parts)
 
@@ -42,10 +42,10 @@ def save_trace(events: Iterable[Mapping[str, Any]], file: str | Path, *, steps_p
     """Write the trace of a run: a JSON line for each change of its links.
 
     Args:
-        events: rows of the run's table ``events``; those of kind ``congestion`` are read; their ``data`` has
-            ``delay_ms`` and ``mbit``, (P, P) each, a rate being None where nothing limits it.
-        file: to write; replaced whole.
-        steps_per_epoch: of the run, by which steps become shares of an epoch.
+        events: rows of the run's table ``events``. The ``data`` of kind ``congestion`` has ``delay_ms`` and ``mbit``,
+            (P, P) each, with None for an unlimited rate.
+        file: file to write or replace.
+        steps_per_epoch: steps of an epoch of the run.
 
     Raises:
         DataError: there is no such event, or the file cannot be written.
@@ -57,7 +57,7 @@ def save_trace(events: Iterable[Mapping[str, Any]], file: str | Path, *, steps_p
             when = {"epoch": event["epoch"], "share": min(max(share, 0.0), 1 - 1e-9)}
             lines.append(json.dumps({**when, **{name: event["data"][name] for name in ("delay_ms", "mbit")}}))
     if not lines:
-        raise DataError("no event of kind congestion is among those given: the run had no links to slow down.")
+        raise DataError("there is no event of kind congestion: the run had no slow links. Choose another run.")
     path = as_path(file, "file")
     try:
         with replacing(path) as draft:
@@ -70,16 +70,16 @@ def save_trace(events: Iterable[Mapping[str, Any]], file: str | Path, *, steps_p
 def load_trace(file: str | Path, parts: int) -> RecordedTrace:
     """Read a trace file of :func:`save_trace`, or one of the same format.
 
-    Each line is a JSON object of ``epoch``, ``share`` (0 to less than 1; 0 where it is left out), and ``delay_ms``,
-    ``mbit``: (P, P), a row for each owner and a column for each requester; ``mbit`` or a rate may be null.
+    Each line is a JSON object of ``epoch``, ``share`` (0 to less than 1; 0 by default), and ``delay_ms``, ``mbit``:
+    (P, P), a row for each owner and a column for each requester; ``mbit`` or a rate may be null.
 
     Args:
-        file: of JSON lines, in order of time; empty lines are passed over.
-        parts: P, of the run.
+        file: file of JSON lines, ordered by time; empty lines are ignored.
+        parts: number of parts of the run, P.
 
     Raises:
-        ConfigError: no file is named, or it is of another number of parts.
-        DataError: the file cannot be read, has no line, or a line is no such object, or before its predecessor in time.
+        ConfigError: no file is given, or it has another number of parts.
+        DataError: the file cannot be read or is empty, or a line is no such object or out of order.
     """
     if not file:
         raise ConfigError("congestion=recorded needs the file of a trace: set congestion_file, or another pattern.")

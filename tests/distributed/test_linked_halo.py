@@ -208,7 +208,7 @@ def test_smaller_groups_have_the_links_between_their_ranks() -> None:
     assert splits[1]["column"][0] >= SLOW_S
     others = [splits[rank]["column"][0] for rank in (0, 2, 3)] + [each["row"][0] for each in splits]
     assert max(others) < 0.7 * SLOW_S
-    assert all("links between 2 ranks were given to a group of 4" in each["told"] for each in splits)
+    assert all("links between 2 ranks do not fit a group of 4" in each["told"] for each in splits)
 
 
 def test_everything_else_is_passed_on() -> None:
@@ -221,7 +221,7 @@ def test_a_group_by_itself_has_no_links() -> None:
     rows = torch.ones(3, 2)
     arrived = group.start_exchange(rows, [3], [3]).wait()
     assert torch.equal(arrived.rows, rows) and arrived.exposed_s == 0
-    with pytest.raises(PlanError, match="links between 2 ranks were given to a group of 1"):
+    with pytest.raises(PlanError, match="links between 2 ranks do not fit a group of 1"):
         group.set_links(LinkState.clean(2))
 
 

@@ -99,7 +99,7 @@ def test_windows_are_named_begun_once_and_restarted_on_request() -> None:
 
 def test_one_device_is_not_counted_twice() -> None:
     clock = ReplayClock()
-    with pytest.raises(ConfigError, match="counted twice"):
+    with pytest.raises(ConfigError, match="count a device twice"):
         EnergyMeter([ReplayReader([], clock), ReplayReader([], clock)], clock=clock)
 
 

@@ -90,7 +90,7 @@ def test_without_delays_the_kernel_needs_no_netem() -> None:
     with _dry(delays=False) as links:
         links.set_links(parse_links("0 rate=10", 2))
         assert not any("netem" in command for command in links.commands)
-        with pytest.raises(ConfigError, match="a delay of 3 ms, but traffic was set up for rates alone"):
+        with pytest.raises(ConfigError, match="a delay of 3 ms is not possible: traffic control was set up for rates only"):
             links.set_links(parse_links("0 delay=3", 2))
 
 
@@ -112,7 +112,7 @@ def test_requesters_are_told_apart_by_their_addresses() -> None:
 
 @pytest.mark.parametrize("ports", [{}, {0: 5000, 1: 5000}])
 def test_ports_must_be_those_of_one_part_each(ports: dict[int, int]) -> None:
-    with pytest.raises(ConfigError, match="each part that is served needs a port of its own"):
+    with pytest.raises(ConfigError, match="Give each served part its own port"):
         NetemLinks("lo", ports, "/nowhere")
 
 
@@ -135,7 +135,7 @@ def test_a_process_without_the_right_is_told(monkeypatch: pytest.MonkeyPatch, tm
 def test_a_machine_without_tc_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(traffic_control, "may_administer", lambda: True)
     monkeypatch.setattr(traffic_control.shutil, "which", lambda *_, **__: None)
-    with pytest.raises(NotAvailableError, match=r"tc is not here\. Install it"):
+    with pytest.raises(NotAvailableError, match=r"tc is not installed\. Install it"):
         NetemLinks("lo", {0: 5000}, tmp_path).start()
     assert list(tmp_path.iterdir()) == []
 

@@ -90,7 +90,9 @@ def test_without_delays_the_kernel_needs_no_netem() -> None:
     with _dry(delays=False) as links:
         links.set_links(parse_links("0 rate=10", 2))
         assert not any("netem" in command for command in links.commands)
-        with pytest.raises(ConfigError, match="a delay of 3 ms is not possible: traffic control was set up for rates only"):
+        with pytest.raises(
+            ConfigError, match="a delay of 3 ms is not possible: traffic control was set up for rates only"
+        ):
             links.set_links(parse_links("0 delay=3", 2))
 
 

@@ -1,8 +1,8 @@
-"""Forecast of a graph's costs over 1 to 1,024 ranks: counted as far as possible, then extrapolated and marked as such.
+"""How a graph's costs change over 1 to 1,024 ranks: counted as far as possible, then extrapolated and marked as such.
 
-Rows are plain: ``quantity``, ``curve``, ``ranks``, ``value`` and ``kind``: ``counted`` on the graph, ``formula``
-(closed, exact or an expectation), ``simulated``, ``predicted`` (counts times rates), or ``fitted`` (a power of the
-ranks through what was counted).
+Rows are plain values: ``quantity``, ``curve``, ``ranks``, ``value`` and ``kind``. The kinds are ``counted`` on the
+graph, ``formula`` (exact or an expected value), ``simulated``, ``predicted`` (counts times rates), and ``fitted`` (a
+power law through the counted points).
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from dtdg_lab.visualization.studies.scaling import what_if_ranks_figure
 
 PARTITIONERS = ("hash", "metis")
 GRADIENTS = "gradients, every system"
-LEAST_POINTS = 3  # counted points needed to fit growth
-LEAST_VERTICES = 8  # of a partition that is computed
+LEAST_POINTS = 3  # number of counted points needed to fit growth
+LEAST_VERTICES = 8  # smallest mean size of a part for which partitions are computed
 
 
 @dataclass(frozen=True, slots=True)
 class GrowthCurve:
-    """A power law c P^a through counted points, in logarithms.
+    """A power law c P^a fitted to counted points in logarithms.
 
     Attributes:
-        scale: c.
-        power: a.
-        error: largest relative deviation of a counted point from it.
+                    scale: the factor c.
+                    power: the exponent a.
+                    error: the largest relative difference between a counted point and the fit.
     """
 
     scale: float
@@ -52,7 +52,7 @@ class GrowthCurve:
 
     @classmethod
     def through(cls, points: Mapping[int, float]) -> GrowthCurve | None:
-        """Fit the larger half of the points, at least three; return None if fewer are above 0."""
+        """Fit the half of the points with the most parts, at least three; return None if fewer values are above 0."""
         positive = [(parts, value) for parts, value in sorted(points.items()) if value > 0 and parts > 1]
         largest = positive[-max(LEAST_POINTS, len(positive) // 2) :]
         if len(largest) < LEAST_POINTS:
@@ -63,25 +63,25 @@ class GrowthCurve:
         return cls(float(np.exp(scale)), float(power), float(np.abs(fitted / values - 1).max()))
 
     def at(self, parts: int) -> float:
-        """Return its value for P partitions."""
+        """Return the value for P parts."""
         return float(self.scale * parts**self.power)
 
 
 def gradient_rows(facts: Facts, ranks: Sequence[int]) -> list[Row]:
-    """Return bytes of gradients that a rank sends in a step: 2 b (R - 1) / R."""
+    """Return the gradient bytes that a rank sends per step: 2 b (R - 1) / R."""
     size = 2 * facts.parameters * facts.itemsize
     return [curve_row("rank_bytes", GRADIENTS, count, size * (count - 1) / count, "formula") for count in ranks]
 
 
 def partition_rows(facts: Facts, ranks: Sequence[int], most_parts: int) -> tuple[list[Row], dict[str, GrowthCurve]]:
-    """Return halo bytes that a rank sends in a step, and replicated rows in a partition, by partitioner.
+    """Return the halo bytes that a rank sends per step, and the replicated rows of a part, for each partitioner.
 
-    Partitions are computed up to ``most``. Beyond, halo rows of ``hash`` are the expectation for random partitions;
-    the others grow as a power of the partitions, at most to the value of hash. Replicas grow likewise, at most to all
-    nodes.
+    Partitions are computed for up to ``most_parts``. Beyond that, halo rows of ``hash`` are the expected value for
+    random partitions, and those of other partitioners grow as a power of the number of parts, at most to the value of
+    hash. Replicas grow in the same way, at most to all nodes.
 
     Returns:
-        Rows, and the growth of each extrapolated curve, by ``quantity: curve``.
+                    The rows, and the growth of each extrapolated curve by ``quantity: curve``.
     """
     rows: list[Row] = []
     growth_curves: dict[str, GrowthCurve] = {}
@@ -120,15 +120,15 @@ def partition_rows(facts: Facts, ranks: Sequence[int], most_parts: int) -> tuple
 
 
 def expected_halo(snapshots: Sequence[Snapshot], parts: int, directions: Sequence[str] = ("in",)) -> float:
-    """Return the expected halo rows of all partitions over snapshots, if nodes are assigned at random; ours.
+    """Return the expected halo rows of all parts over snapshots if nodes are assigned at random; our derivation.
 
-    A node from which d others aggregate is sent to each of the P - 1 other partitions that has one of these:
-    (P - 1) (1 - (1 - 1 / P)^d).
+    A node from which d others aggregate is sent to each of the P - 1 other parts that has one of these, so the
+    expected number is (P - 1) (1 - (1 - 1 / P)^d).
 
     Args:
-        snapshots: of N nodes.
-        parts: P.
-        directions: of the edges of the aggregation.
+                    snapshots: snapshots of N nodes.
+                    parts: number of parts P.
+                    directions: edge directions of the aggregation.
     """
     if parts == 1:
         return 0.0
@@ -143,7 +143,7 @@ def expected_halo(snapshots: Sequence[Snapshot], parts: int, directions: Sequenc
 def _continued(
     points: Mapping[int, float], ranks: Sequence[int], limits: Mapping[int, float]
 ) -> tuple[list[tuple[int, float, str]], GrowthCurve | None]:
-    """Return counted points, and growth beyond the last of them, never below it nor above a limit."""
+    """Return the counted points, followed by growth that is neither below the last of them nor above a limit."""
     growth = GrowthCurve.through(points)
     continued = []
     last = max(points, default=0)
@@ -158,7 +158,7 @@ def _continued(
 
 
 def _row_bytes(facts: Facts) -> float:
-    """Return bytes of a halo row in one step, forward and backward, over all aggregations in one edge direction."""
+    """Return the bytes of a halo row per step, forward and backward, over all aggregations in one edge direction."""
     row_bytes = sum(pull.width * facts.itemsize * (1 + pull.learned) for pull in facts.pulled)
     return float(row_bytes / max(len(facts.directions), 1))
 
@@ -166,28 +166,29 @@ def _row_bytes(facts: Facts) -> float:
 def _measured(facts: Facts, name: str, parts: int) -> PartitionMeasures | None:
     try:
         return facts.measured(make_partition(name, facts.graph, parts, hops=facts.reach, seed=facts.config.seed))
-    except LabError:  # a partitioner is not installed, or does not support as many partitions
+    except LabError:  # a partitioner is not installed, or does not support this many parts
         return None
 
 
 RANKS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 MOST_RANKS = 4096
-QUICK_PARTS, MOST_PARTS = 16, 128  # partitions that are computed
+QUICK_PARTS, MOST_PARTS = 16, 128  # largest numbers of parts for which partitions are computed
 MEASURED_TOO = ("epoch_s", "rank_bytes")
 KINDS: Mapping[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RankCurves(StudyResult):
-    """Curves over ranks.
+    """Curves of costs over the number of ranks.
 
     Attributes:
-        rows: ``quantity`` (epoch_s, efficiency, rank_bytes, held_rows, fetch_s), ``curve``, ``ranks``, ``value``,
-            ``kind`` (``KINDS``).
-        growth: curve -> its power for extrapolation.
-        rates: used for the predictions.
-        described: the content, in words.
-        notes: remarks, one sentence each.
+                    rows: ``quantity`` (epoch_s, efficiency, rank_bytes, held_rows, fetch_s), ``curve``, ``ranks``,
+                        ``value`` and
+                                    ``kind`` (one of ``KINDS``).
+                    growth: curve -> the power law with which it is extrapolated.
+                    rates: the rates used for the predictions.
+                    described: a description of the content.
+                    notes: remarks, one sentence each.
     """
 
     rows: tuple[dict[str, Any], ...]
@@ -198,19 +199,19 @@ class RankCurves(StudyResult):
 
     @property
     def measured_ranks(self) -> int:
-        """Largest number of measured ranks; 0 for none."""
+        """The largest number of measured ranks; 0 if nothing was measured."""
         return max((row["ranks"] for row in self.rows if row["kind"] == "measured"), default=0)
 
     @property
     def figure(self) -> Figure:
-        """A panel for each quantity, ranks on a logarithmic axis."""
-        # curves beside which the measured runs of a system are drawn
+        """A panel for each quantity, with ranks on a logarithmic axis."""
+        # system -> curves next to which its measured runs are drawn
         beside = {name: curves for family in catalogue.families() for name, curves in family.curves_of.items()}
         most, title = self.measured_ranks, self.described
         return what_if_ranks_figure(self.rows, measured_ranks=most, title=title, curves_of=beside)
 
     def summary(self) -> str:
-        """Return the values at the most ranks, and their sources."""
+        """Return the values for the largest number of ranks, and where they come from."""
         return "\n".join([self.described + ".", *_sentences(self.rows), *self.notes])
 
     def _repr_html_(self) -> str:
@@ -220,7 +221,7 @@ class RankCurves(StudyResult):
 
 
 def describe(facts: Facts, counts: Sequence[int], groups: GroupWork) -> str:
-    """Return the content of the curves, in words."""
+    """Return a description of the curves' content."""
     graph, config = facts.graph, facts.config
     return (
         f"{graph.name} on {min(counts)} to {max(counts):,} ranks: {graph.num_nodes:,} nodes, "
@@ -229,7 +230,7 @@ def describe(facts: Facts, counts: Sequence[int], groups: GroupWork) -> str:
 
 
 def is_same(run: MeasuredRun, facts: Facts) -> bool:
-    """Return True if a run is of the same data, model and sizes."""
+    """Return whether a run has the same data, model and sizes."""
     config, run_config = facts.config, run.facts.config
     return run.facts.graph.data_hash == facts.graph.data_hash and all(
         getattr(config, name) == getattr(run_config, name) for name in ("model", "hidden", "layers")
@@ -237,7 +238,7 @@ def is_same(run: MeasuredRun, facts: Facts) -> bool:
 
 
 def measured_rows(runs: Sequence[MeasuredRun]) -> list[Row]:
-    """Return epoch seconds, and bytes of a step: of rows or, if none are sent, of gradients, as in the curves."""
+    """Return measured epoch times, and bytes per step: those of rows or, if none are sent, of gradients."""
     rows = []
     for run in runs:
         for quantity in MEASURED_TOO:
@@ -256,10 +257,10 @@ def notes(
     """Return remarks on rates, errors and extrapolated curves.
 
     Args:
-        rates: of the predictions.
-        growth: of the extrapolated curves.
-        same: runs of the same data, model and sizes.
-        runs: all measured runs.
+                    rates: the rates of the predictions.
+                    growth: growth of the extrapolated curves.
+                    same: runs of the same data, model and sizes.
+                    runs: all measured runs.
     """
     errors = summarize_errors(learn_errors(runs), "epoch_s") if rates.runs else None
     measured_ranks = max((run.work.ranks for run in same), default=0)
@@ -268,7 +269,7 @@ def notes(
 
 
 def _sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return schedules, bytes and replicas at the most ranks, in words."""
+    """Return sentences on schedules, bytes and replicas for the largest number of ranks."""
     ranks = max(row["ranks"] for row in rows)
     at_most = [row for row in rows if row["ranks"] == ranks and row["kind"] != "measured"]
     sentences = []

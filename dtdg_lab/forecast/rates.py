@@ -1,4 +1,4 @@
-"""Rates of a machine, fitted to its runs, and the predictions that they give for an epoch's work."""
+"""Rates of a machine, fitted to its runs, and predictions of an epoch from them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from dtdg_lab.systems.feature_cache.costs.cache_costs import RpcModel
 from dtdg_lab.systems.step_time import MeasuredStep, NetworkCosts, ScalingModel
 from dtdg_lab.systems.workload import ASSUMED_COMPUTE, EpochWork, Facts, Numbers
 
-# assumed, and reported as such, if no run provides them: links of 10 Gb/s
+# assumed, and reported as assumed, if no run provides them; they describe links of 10 Gb/s
 ASSUMED_TRANSFER = (2e-5, 1e-9, 0.0)
 ASSUMED_NETWORK = NetworkCosts(rank_bytes_s=1.25e9, message_s=1e-4)
-ASSUMED_MEMORY = 4.0  # bytes per kept value
-LEAST_FITTED = 7  # runs, for a fit of six rates; fewer scale the assumed ones
+ASSUMED_MEMORY = 4.0  # bytes per stored value
+LEAST_FITTED = 7  # number of runs needed to fit six rates; with fewer, the assumed rates are scaled
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +30,16 @@ class Predicted:
     """A predicted epoch.
 
     Attributes:
-        epoch_s: seconds.
-        compute_s: of these, the busiest rank's computation.
-        communicate_s: exchanges of rows and gradients.
-        transfer_s: transfer of graphs.
-        fetch_s: waiting for features.
-        rank_bytes: sent by the busiest rank.
-        peak_bytes: of a step's tensors on the rank with most.
-        held_bytes: additional data of this rank.
-        imbalance: busiest over least busy rank's own seconds; infinite where one has nothing to do.
-        bound_s: lower bound of any schedule, for systems that schedule groups; else None.
+                    epoch_s: seconds of the epoch.
+                    compute_s: seconds in which the busiest rank computes.
+                    communicate_s: seconds of exchanging rows and gradients.
+                    transfer_s: seconds of transferring graphs.
+                    fetch_s: seconds of waiting for features.
+                    rank_bytes: bytes sent by the busiest rank.
+                    peak_bytes: bytes of a step's tensors on the rank that needs the most memory.
+                    held_bytes: bytes of this rank's data.
+                    imbalance: the busiest over the least busy rank's own time; infinite if a rank has no work.
+                    bound_s: lower bound of any schedule, for systems that schedule groups; None for others.
     """
 
     epoch_s: float
@@ -55,24 +55,26 @@ class Predicted:
 
     @property
     def memory_bytes(self) -> float:
-        """Peak and data together."""
+        """Tensors and data together."""
         return self.peak_bytes + self.held_bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rates:
-    """The cost of a unit of work.
+    """The cost of each unit of work.
 
     Attributes:
-        scaling: seconds per value processed, exchanged or transferred: for all systems together.
-        seconds_of: system -> its own time over the prediction of ``scaling``, from its runs; only systems with runs.
-            Names of systems on several ranks end in ``+``.
-        memory: bytes of a kept value of a row or an edge until backward, of float32.
-        memory_of: system -> its peak over the prediction of ``memory``, from its runs.
-        rpc: of a fetch.
-        assumed: names among ``compute``, ``communicate``, ``transfer``, ``memory`` and ``fetch`` that no run provides.
-        runs: number of fitted runs.
-        notes: further remarks.
+                    scaling: seconds per processed, exchanged or transferred value, for all systems together.
+                    seconds_of: system -> its own time over the prediction of ``scaling``, for systems with runs. Names
+                        of systems
+                                    on several ranks end in ``+``.
+                    memory: bytes per value of a row or an edge that is kept until the backward pass, for float32.
+                    memory_of: system -> its peak over the prediction of ``memory``, for systems with runs.
+                    rpc: the cost of a fetch.
+                    assumed: names among ``compute``, ``communicate``, ``transfer``, ``memory`` and ``fetch`` that no
+                        run provides.
+                    runs: number of runs used for the fit.
+                    notes: further remarks.
     """
 
     scaling: ScalingModel
@@ -85,7 +87,7 @@ class Rates:
     notes: tuple[str, ...] = ()
 
     def network(self, network: NetworkCosts | None) -> NetworkCosts:
-        """Return a network's costs, with assumed ones where none are given or measured."""
+        """Return a network's costs, with assumed values for those that are neither given nor measured."""
         costs = network or NetworkCosts(per_node=2**20)
         if self.scaling.message_s is None or self.scaling.byte_s is None:
             return replace(
@@ -96,13 +98,13 @@ class Rates:
         return costs
 
     def factor(self, system: str, ranks: int) -> float:
-        """Return a system's own seconds over the prediction of the common rates, on one or on several ranks."""
+        """Return a system's own time over the prediction of the common rates, on one or on several ranks."""
         return _factor(self.seconds_of, system, ranks)
 
     def allreduce(self, facts: Facts) -> Callable[[int], float]:
-        """Return a function of ranks: seconds of an exchange of gradients.
+        """Return a function from the number of ranks to the seconds of an exchange of gradients.
 
-        Latency grows with log2 R (assumed), bytes follow the ring's formula.
+        Latency is assumed to grow with log2 R; bytes follow the formula of a ring.
         """
         costs = self.network(None)
         message_s = self.scaling.message_s if costs.message_s is None else costs.message_s
@@ -115,7 +117,7 @@ class Rates:
         return seconds
 
     def predict(self, work: EpochWork, facts: Facts, network: NetworkCosts | None = None) -> Predicted:
-        """Predict an epoch of some work."""
+        """Predict an epoch from its work."""
         factor = self.factor(work.system, work.ranks)
         step = self.scaling.predict(work.step(), self.network(network))
         communicate_s, transfer_s = step.communicate_s * work.steps, step.transfer_s * work.steps
@@ -131,12 +133,12 @@ class Rates:
         seconds = (compute_s, communicate_s, transfer_s, fetch_s)
         epoch_s, memory = sum(seconds), (float(peak[fullest]), float(work.held_bytes[fullest]))
         rounds = 0.0
-        if work.round_bytes is not None and work.ranks > 1:  # at least one at the end of the run
+        if work.round_bytes is not None and work.ranks > 1:  # there is at least one round, at the end of the run
             rounds = work.round_bytes[0] * max(1.0, epoch_s / work.round_bytes[1])
         return Predicted(epoch_s, *seconds, work.rank_bytes + rounds, *memory, imbalance, bound_s)
 
     def _fetch_s(self, work: EpochWork, compute_s: float) -> float:
-        """Return exposed seconds of an epoch's feature fetches: prefetching overlaps with computing."""
+        """Return the seconds in which an epoch waits for features; prefetching overlaps with computing."""
         if work.fetching is None or not work.fetching.bytes:
             return 0.0
         step_s = float(self.rpc.rtt_s(work.fetching.bytes / max(work.fetching.owners, 1.0)))
@@ -144,11 +146,11 @@ class Rates:
 
 
 def fit_rates(runs: Sequence[MeasuredRun], like: Facts | None = None) -> Rates:
-    """Fit rates to some runs; missing ones are assumed.
+    """Fit rates to some runs; rates that they do not provide are assumed.
 
     Args:
-        runs: measured; without any, rates are assumed.
-        like: config to predict: if there are runs of its model and sizes, only these are used.
+                    runs: measured runs; without any, all rates are assumed.
+                    like: facts of the config to predict. If some runs have its model and sizes, only these are used.
     """
     used, notes = _alike(runs, like)
     if not used:
@@ -186,7 +188,7 @@ def fit_rates(runs: Sequence[MeasuredRun], like: Facts | None = None) -> Rates:
         for kind, run in zip(kinds, used, strict=True)
         if "peak_bytes" in run.quantities
     ]
-    seconds = []  # measured over predicted own seconds of a step, of all ranks together
+    seconds = []  # measured over predicted own time of a step, over all ranks together
     for kind, run in zip(kinds, used, strict=True):
         predicted = float((run.step.work.passes @ scaling.compute).sum())
         seconds.append((kind, float(run.step.compute_s.sum()) / predicted if predicted > 0 else 1.0))
@@ -194,14 +196,14 @@ def fit_rates(runs: Sequence[MeasuredRun], like: Facts | None = None) -> Rates:
     if crowded:
         notes = (
             *notes,
-            f"other processes used the machine beside {crowded} of them: their processor seconds are "
-            "used, and their wall times are longer",
+            f"other processes used the machine during {crowded} of them, so their wall times are longer and "
+            "their processor times are used",
         )
     return Rates(scaling, _by_system(seconds), memory, _by_system(peaks), typical, frozenset(assumed), len(used), notes)
 
 
 def _alike(runs: Sequence[MeasuredRun], like: Facts | None) -> tuple[list[MeasuredRun], tuple[str, ...]]:
-    """Return runs on the newest one's machine, of the same model and sizes where there are any, and notes."""
+    """Return the runs on the newest run's machine, if possible only those of the same model and sizes, and notes."""
     if like is None or not runs:
         return list(runs), ()
     newest = max(runs, key=lambda run: run.run.id)
@@ -215,8 +217,8 @@ def _alike(runs: Sequence[MeasuredRun], like: Facts | None) -> tuple[list[Measur
     sizes = sorted({f"{run.facts.config.model}, hidden {run.facts.config.hidden}" for run in local})
     return local, (
         *notes,
-        f"no run of {like.config.model} with hidden {like.config.hidden} and {like.config.layers} layer(s): rates are "
-        f"those of {'; '.join(sizes)}, scaled by the number of values",
+        f"no run has {like.config.model} with hidden {like.config.hidden} and {like.config.layers} layer(s), so "
+        f"rates of {'; '.join(sizes)} are scaled by the number of values",
     )
 
 
@@ -226,7 +228,7 @@ def _size(facts: Facts) -> tuple[Any, ...]:
 
 
 def _mean_rank(run: MeasuredRun) -> MeasuredStep:
-    """Return the step with mean seconds for every rank, because a schedule assigns the groups."""
+    """Return the step with mean seconds for every rank, since a schedule decides which rank computes which groups."""
     step = run.step
     if run.work.groups is None:
         return step
@@ -238,7 +240,7 @@ def _mean_rank(run: MeasuredRun) -> MeasuredStep:
 
 
 def _memory(runs: Sequence[MeasuredRun]) -> tuple[float, bool]:
-    """Return bytes of a kept value, the median of runs' peaks, and True if any run has a peak."""
+    """Return the bytes per stored value, the median of runs' peaks, and whether any run has a peak."""
     with_peak = [run for run in runs if run.quantities.get("peak_bytes", 0) > 0]
     if not with_peak:
         return ASSUMED_MEMORY, False
@@ -246,13 +248,13 @@ def _memory(runs: Sequence[MeasuredRun]) -> tuple[float, bool]:
 
 
 def _kept_values(run: MeasuredRun) -> tuple[float, float]:
-    """Return values of rows and edges alive on the busiest rank, and the peak in bytes of float32."""
+    """Return the number of values stored for rows and edges on the busiest rank, and its peak in bytes of float32."""
     largest = float((run.work.alive @ _per_row(run.facts)).max())
     return max(largest, 1.0), run.quantities["peak_bytes"] * 4 / run.facts.itemsize
 
 
 def _per_row(facts: Facts) -> Numbers:
-    """Return the values kept of a row and of an edge."""
+    """Return how many values are stored for a row and for an edge."""
     return np.array([facts.row_numbers, facts.edge_numbers], np.float64)
 
 
@@ -271,12 +273,12 @@ def _by_system(ratios: Iterable[tuple[str, float]]) -> Mapping[str, float]:
 
 
 def kind_of(system: str, ranks: int) -> str:
-    """Return a system's name, with ``+`` on several ranks, where strategies differ and communicate."""
+    """Return a system's name, with ``+`` for several ranks, on which its strategy differs and communicates."""
     return f"{system}{'+' * (ranks > 1)}"
 
 
 def _factor(factors: Mapping[str, float], system: str, ranks: int) -> float:
-    """Return the known factor of the system on as many ranks; else elsewhere, scaled like others; else of others."""
+    """Return the system's known factor on as many ranks; else on other ranks, scaled like others; else of others."""
     kind, is_several = kind_of(system, ranks), ranks > 1
     if kind in factors:
         return factors[kind]
@@ -289,6 +291,6 @@ def _factor(factors: Mapping[str, float], system: str, ranks: int) -> float:
 
 
 def _imbalance(seconds: Numbers) -> float:
-    """Return most over least of the ranks' own seconds; 1 of one rank, infinite where one has nothing to do."""
+    """Return the longest over the shortest of the ranks' own times; infinite if a rank has no work."""
     shortest = float(np.min(seconds))
     return float(np.max(seconds)) / shortest if shortest > 0 else float("inf")

@@ -1,4 +1,4 @@
-"""Steps of ESDG on many ranks, predicted from runs on few, with the prediction error."""
+"""Steps of ESDG on many ranks, predicted from runs on few ranks, with the errors of predictions."""
 
 from __future__ import annotations
 
@@ -21,23 +21,25 @@ from dtdg_lab.visualization.studies.result import StudyResult
 from dtdg_lab.visualization.studies.scaling import scaling_caption, scaling_figure
 
 STEP_RANKS = (1, 2, 4, 8, 16, 32, 64, 128)
-SAME_SIZE = 0.05  # relative difference in edges up to which a measured graph counts as the predicted one
+SAME_SIZE = 0.05  # largest relative difference in edges at which a measured graph counts as the predicted one
 MEANINGS: Mapping[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class StepScaling(StudyResult):
-    """Steps over numbers of ranks, measured and predicted.
+    """Steps on different numbers of ranks, measured and predicted.
 
     Attributes:
-        rows: one for each step; ``MEANINGS`` describes the columns.
-        errors: one for each measured step and part (``compute``, ``communicate``, ``transfer``, ``sum``, and ``wall``,
-            the sum against the wall time of the step): ``name``, ``ranks``, ``fitted``, ``part``, ``measured_s``,
-            ``predicted_s``, ``error`` (predicted over measured, less 1).
-        model: the rates.
-        described: what was done, in words.
-        weak: True if the graph grows with the ranks.
-        paper: its speed-up on its most ranks; None where it gives none.
+                    rows: one per step; ``MEANINGS`` describes the columns.
+                    errors: one per measured step and part (``compute``, ``communicate``, ``transfer``, their ``sum``,
+                        and
+                                    ``wall``, which compares the sum with the step's wall time): ``name``, ``ranks``,
+                                    ``fitted``, ``part``, ``measured_s``, ``predicted_s`` and ``error`` (predicted over
+                                    measured, minus 1).
+                    model: the rates.
+                    described: a description of what was done.
+                    weak: whether the graph grows with the ranks.
+                    paper: the paper's speed-up on its largest number of ranks; None if it reports none.
     """
 
     rows: tuple[dict[str, Any], ...]
@@ -50,17 +52,17 @@ class StepScaling(StudyResult):
     text_columns = ("ranks", "source", *(f"{part}_s" for part in step_time.PARTS), "step_s", "speedup")
 
     def error(self, part: str = "sum", *, fitted: bool = False) -> tuple[float, float] | None:
-        """Return median and largest absolute error of a part over fitted, or held-out steps; None without any."""
+        """Return median and largest absolute error of a part over fitted or held-out steps; None without any."""
         errors = [abs(row["error"]) for row in self.errors if row["part"] == part and row["fitted"] is fitted]
         return (median(errors), max(errors)) if errors else None
 
     @property
     def figure(self) -> Figure:
-        """Parts of a step over ranks, speed-up beside the paper's, and predicted against measured."""
+        """Parts of a step by ranks, the speed-up next to the paper's, and predicted over measured times."""
         return scaling_figure(self.rows, self.errors, weak=self.weak, paper=self.paper, title=self.described)
 
     def conclusion(self) -> str:
-        """Return the prediction for the most ranks, and the errors of predictions, in words."""
+        """Return sentences on the prediction for the largest number of ranks, and on the errors."""
         return scaling_caption(self.rows, self.errors, weak=self.weak)
 
 
@@ -77,37 +79,43 @@ def extrapolate(
 ) -> StepScaling:
     """Extrapolate runs on few ranks to many, separately for compute, communicate and transfer.
 
-    Rates are fitted to the runs (see :mod:`dtdg_lab.systems.step_time`), then applied to the exact rows,
-    edges and bytes of each number of ranks. Runs of several sizes and of one and two ranks are needed to separate the
-    rates.
+    Rates are fitted to the runs (see :mod:`dtdg_lab.systems.step_time`), then multiplied by the exact numbers of rows,
+    edges and bytes on each number of ranks. To separate the rates, runs of several sizes and on one and two ranks are
+    needed.
 
     Args:
-        runs: of snapshot parallelism and one model, on one rank and on more, recorded with ``overlap="off"``.
-            Predictions are for the settings and graph of the first.
-        ranks: numbers of ranks to predict.
-        held_out: runs that are predicted and compared, not fitted.
-        weak: let the graph grow with the ranks, nodes and edges alike; otherwise it is constant.
-        size: scale of the predicted graph's nodes and edges.
-        graph: the data of all runs, unless their configs load it.
-        network: topology; by default the paper's 8 ranks per node, with the measured speed within a node.
-        cores: of the machine they ran on; by default those of this process.
+                    runs: runs of snapshot parallelism with one model, on one rank and on more, recorded with
+                        ``overlap="off"``.
+                                    Predictions are for the settings and graph of the first run.
+                    ranks: numbers of ranks to predict.
+                    held_out: runs that are predicted and compared, but not used for the fit.
+                    weak: whether the graph grows with the ranks, in nodes and edges alike; otherwise it stays the same.
+                    size: factor by which the predicted graph's nodes and edges are scaled.
+                    graph: the data of all runs; by default their configs load it.
+                    network: network topology; by default the paper's 8 ranks per node, with the measured speed within a
+                        node.
+                    cores: cores of the machine on which the runs were trained; by default this process's.
 
     Raises:
-        ConfigError: no run is given, or runs are of other systems, models or precisions, or overlap exchanges.
-        PlanError: a phase needed for the prediction was never measured, or the ranks do not fit the graph.
+                    ConfigError: no run is given, or runs are of other systems, models or precisions, or overlap
+                    exchanges. PlanError: a phase needed for the prediction was never measured, or the ranks do not fit
+                    the graph.
 
-    References: ESDG section 6.3, Figures 5 (strong scaling) and 7 (weak).
+    References: ESDG section 6.3, Figures 5 (strong scaling) and 7 (weak scaling).
     """
     opened = [_opened(run) for run in runs]
     if not opened or not ranks:
-        raise ConfigError(f"{len(opened)} runs and ranks={tuple(ranks)}: give at least one of each to forecast().")
+        raise ConfigError(
+            f"forecast() needs at least one run and one number of ranks, but got {len(opened)} runs and "
+            f"ranks={tuple(ranks)}."
+        )
     everything = [*opened, *map(_opened, held_out)]
     measured = [run.family.measured_step(run, graph, cores=cores) for run in everything]
     (_, settings, changes), *later = measured
     for run, (_, run_settings, _) in zip(everything[1:], later, strict=True):
         if differing := settings.differences(run_settings):
             raise ConfigError(
-                f"run {run.id} differs from the first in {', '.join(differing)}: rates apply to one model of one size."
+                f"run {run.id} differs from the first in {', '.join(differing)}, but rates are for one model and size."
             )
     steps = [step for step, _, _ in measured]
     few = f"{len(opened)} run{'s' * (len(opened) > 1)} on up to {max(step.ranks for step in steps)} ranks"
@@ -134,20 +142,20 @@ def continued(
     network: NetworkCosts | None = None,
     described: str = "",
 ) -> StepScaling:
-    """Fit steps, predict held-out steps and those of other numbers of ranks.
+    """Fit rates to steps, then predict held-out steps and those on other numbers of ranks.
 
     Args:
-        fitted: steps to which rates are fitted.
-        held_out: steps that are predicted and compared.
-        settings: of the predicted steps.
-        changes: of the graph on one rank.
-        ranks: numbers of ranks.
-        weak: let the graph grow with the ranks.
-        network: their topology.
-        described: description of the study.
+                    fitted: steps to which rates are fitted.
+                    held_out: steps that are predicted and compared.
+                    settings: settings of the predicted steps.
+                    changes: changes of the graph on one rank.
+                    ranks: numbers of ranks.
+                    weak: whether the graph grows with the ranks.
+                    network: network topology.
+                    described: description of the study.
 
     Raises:
-        PlanError: nothing was measured, a phase is missing, or the ranks do not fit the graph.
+                    PlanError: nothing was measured, a phase is missing, or the ranks do not fit the graph.
     """
     model = step_time.fit_scaling(fitted)
     alone = settings.work(changes, 1)
@@ -174,13 +182,13 @@ def _opened(run: Any) -> StoredRun:
         return open_run(run)
     if not isinstance(run, StoredRun):
         raise ConfigError(
-            f"steps() got {shortened(run)} among its runs: give runs or their folders, forecast(config, runs=[...])."
+            f"steps() needs runs or their folders, such as forecast(config, runs=[...]), but got {shortened(run)}."
         )
     return run
 
 
 def _is_same(step: StepWork, work: StepWork) -> bool:
-    """Return True if a measured step has the configuration of the prediction."""
+    """Return whether a measured step has the predicted settings and about the same number of edges."""
     is_near = abs(step.edges - work.edges) <= SAME_SIZE * work.edges
     return step.ranks == work.ranks and step.nodes == work.nodes and is_near
 

@@ -1,4 +1,4 @@
-"""What the notebooks use beside ``lab``: questions, checks of exercises, widgets, figures and parts shown on paper."""
+"""What the notebooks use besides ``lab``: questions, checks of exercises, widgets, figures and selected functions."""
 
 from optuna.pruners import MedianPruner
 

@@ -1,4 +1,4 @@
-"""The feedback and points of an exercise's answer, and the checks of the lessons on races, studies and scaling."""
+"""Feedback and points for answers to exercises, and the checks of the lessons on races, studies and scaling."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from dtdg_lab.visualization.chart import Figure
 from dtdg_lab.visualization.runs.curves import NEAR
 from dtdg_lab.visualization.sheet import standalone
 
-# A number of a lesson, to be estimated before it is revealed.
+# A number that learners estimate before it is revealed.
 
 
 _WIDE = {"width": "auto"}
-_LISTED = 5  # choices below each other; more stand beside each other
-_UNATTENDED = ("DTDG_LAB_FAST", "DTDG_LAB_UNATTENDED")  # environment variables of tests, grading and the docs
+_LISTED = 5  # maximum number of choices in a column; more are placed next to each other
+_UNATTENDED = ("DTDG_LAB_FAST", "DTDG_LAB_UNATTENDED")  # environment variables set by tests, grading and the docs
 
 
 class Shown:
@@ -43,7 +43,7 @@ class Shown:
         self._box = ipywidgets.VBox([*widgets, self._picture])
 
     def _draw_below(self, figure: Figure, caption: str) -> None:
-        """Show a chart below the widgets, or words where no chart can be shown."""
+        """Show a chart below the widgets, or its caption where charts cannot be shown."""
         drawing = json.loads(json.dumps(standalone(figure)))
         data = {"application/vnd.plotly.v1+json": drawing, "text/plain": caption}
         self._picture.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
@@ -53,7 +53,7 @@ class Shown:
 
 
 class _Question(Shown):
-    """A question above the widget of its answer; what is revealed stands below."""
+    """A question with a widget for the answer; what is revealed appears below."""
 
     _task = "answer it above"
     _by = "you"
@@ -67,18 +67,18 @@ class _Question(Shown):
         self._lay_out(self._asked, given, self._described)
 
     def guess(self, value: Any) -> None:
-        """Answer without the widget, as in tests."""
+        """Answer from code, as tests do."""
         raise NotImplementedError
 
     def _first_guess(self) -> Any:
-        """Return the answer that code gives if no learner is asked."""
+        """Return the answer that code gives when there is no learner."""
         raise NotImplementedError
 
     def _predicted(self) -> str:
-        """Name who made the prediction; in unattended runs code makes one.
+        """Return who made the prediction; in unattended runs, code makes one.
 
         Raises:
-            PredictionError: there is none yet.
+                        PredictionError: there is no prediction yet.
         """
         if self.value is not None:
             return self._by
@@ -89,17 +89,17 @@ class _Question(Shown):
         return self._by
 
     def _revealed(self, text: str) -> str:
-        """Disable the widget, and show and return the words."""
+        """Disable the widget, show the text, and return it after the question."""
         self._given.disabled = True
         self._described.value = html.escape(text)
         return f"{self.question} {text}"
 
 
 def predicted(*questions: _Question) -> None:
-    """Let a cell continue only if its questions are answered; for cells that compute for long before the reveal.
+    """Stop a cell until its questions are answered, if it computes for a long time before the reveal.
 
     Raises:
-        PredictionError: a question has no prediction yet.
+                    PredictionError: a question has no prediction yet.
     """
     for question in questions:
         if question.value is None:
@@ -107,22 +107,22 @@ def predicted(*questions: _Question) -> None:
 
 
 class Estimate(_Question):
-    """A field for a number in a notebook; ``reveal`` shows the answer beside it and disables the field.
+    """A field for a number in a notebook; ``reveal`` shows the answer next to it and disables the field.
 
     Args:
-        question: one sentence.
-        unit: of the number, such as ``ms`` or ``times as long``.
-        factor: largest ratio between estimate and answer that counts as right.
+                    question: one sentence.
+                    unit: unit of the number, such as ``ms`` or ``times as long``.
+                    factor: largest ratio between estimate and answer that counts as right.
 
     Raises:
-        ConfigError: the factor is not above 1.
+                    ConfigError: the factor is not above 1.
     """
 
     def __init__(self, question: str, unit: str = "", *, factor: float = 1.5) -> None:
         import ipywidgets
 
         if not factor > 1:
-            raise ConfigError(f"factor={factor}: the allowed ratio of estimate and answer must be above 1.")
+            raise ConfigError(f"factor={factor} is invalid. The allowed ratio of estimate and answer must be above 1.")
         self.unit, self.factor = unit, factor
         widget_options = {"layout": _WIDE, "style": {"description_width": "initial"}, "continuous_update": False}
         self._field = ipywidgets.Text("", placeholder="a number", description=unit, tooltip=question, **widget_options)
@@ -144,7 +144,7 @@ class Estimate(_Question):
     _task = "type a number into its field"
 
     def guess(self, value: float) -> None:
-        """Enter an estimate without typing, as in tests."""
+        """Enter an estimate from code, as tests do."""
         self._field.value = f"{value:g}"
 
     def _first_guess(self) -> float:
@@ -159,10 +159,10 @@ class Estimate(_Question):
         return 1 / self.factor <= self.value / answer <= self.factor
 
     def reveal(self, answer: float) -> str:
-        """Return the answer beside the estimate, as text.
+        """Return the answer next to the estimate, as text.
 
         Raises:
-            PredictionError: there is no estimate yet.
+                        PredictionError: there is no estimate yet.
         """
         who, guess = self._predicted(), self.value
         assert guess is not None
@@ -171,7 +171,7 @@ class Estimate(_Question):
         return self._revealed(f"It is {answer:.3g} {self.unit}".strip() + f"; {who} estimated {guess:g}{judged}.")
 
 
-TOLERANCE = 1e-6  # relative, of computed answers
+TOLERANCE = 1e-6  # relative tolerance for computed answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +179,8 @@ class Feedback:
     """Feedback on one answer.
 
     Attributes:
-        right: whether it is correct.
-        words: why it is correct, or a hint.
+                    right: whether the answer is correct.
+                    words: why it is correct, or a hint.
     """
 
     right: bool
@@ -194,12 +194,12 @@ class Feedback:
 
 
 def is_number(answer: Any) -> bool:
-    """Return whether an answer is one number, and not a string, a truth value or several numbers."""
+    """Return whether an answer is a single finite number, and not a string or a truth value."""
     return isinstance(answer, Real) and not isinstance(answer, bool) and math.isfinite(answer)
 
 
 def close(answer: Any, to: float, *, within: float = TOLERANCE) -> bool:
-    """Return whether an answer is close to a number, relative to it."""
+    """Return whether an answer is a number with a small relative difference from the right one."""
     return is_number(answer) and abs(answer - to) <= within * max(abs(to), 1e-12)
 
 
@@ -211,17 +211,17 @@ def agrees(
     same: Callable[[Any, Any], bool] = close,
     shown: Callable[[tuple[Any, ...]], str] = str,
 ) -> str:
-    """Return the difference between a learner's function and a rule in any case, as text; empty if they agree.
+    """Return where a learner's function first differs from a rule, as text; empty if they agree in all cases.
 
-    Exceptions become text and are not raised: a wrong answer is not a failure of the notebook. Changes of arguments
-    are discarded.
+    Exceptions become text and are not raised, since a wrong answer is not a failure of the notebook. The function
+    gets copies of the arguments, so that it cannot change them.
 
     Args:
-        function: of the learner.
-        rule: the right one.
-        cases: arguments of both.
-        same: whether an answer is the right one.
-        shown: a case as text.
+                    function: the learner's function.
+                    rule: the right function.
+                    cases: arguments with which both are called.
+                    same: whether an answer equals the right one.
+                    shown: a case as text.
     """
     if not callable(function):
         return f"give a function, not {type(function).__name__}"
@@ -236,7 +236,7 @@ def agrees(
 
 
 def points(feedback: Feedback, maximum: float = 1.0) -> float:
-    """Return the points of an answer, all or none; as the last value of a cell, nbgrader takes them as its score.
+    """Return the points of an answer, all or none; nbgrader takes the last value of a cell as its score.
 
     The feedback is shown above.
     """
@@ -246,18 +246,18 @@ def points(feedback: Feedback, maximum: float = 1.0) -> float:
     return maximum if feedback.right else 0.0
 
 
-# A question of a lesson, to be answered before its numbers are revealed.
+# A question that learners answer before its numbers are revealed.
 
 
 class Prediction(_Question):
-    """Choices to click in a notebook; ``reveal`` shows the answer beside them and disables them.
+    """Choices to click in a notebook; ``reveal`` shows the answer next to them and disables them.
 
     Args:
-        question: one sentence.
-        choices: at least two different ones.
+                    question: one sentence.
+                    choices: at least two different choices.
 
     Raises:
-        ConfigError: there are fewer, or one is there twice.
+                    ConfigError: there are fewer than two choices, or one is given twice.
     """
 
     def __init__(self, question: str, choices: Sequence[str]) -> None:
@@ -278,17 +278,17 @@ class Prediction(_Question):
 
     @property
     def value(self) -> str | None:
-        """The clicked choice; None before."""
+        """The clicked choice; None before a click."""
         value: str | None = self._buttons.value
         return value
 
     _task = "click a choice"
 
     def guess(self, choice: str) -> None:
-        """Choose without a click, as in tests.
+        """Choose from code, as tests do.
 
         Raises:
-            UnknownNameError: that is not one of the choices.
+                        UnknownNameError: there is no such choice.
         """
         if choice not in self.choices:
             raise UnknownNameError("choice", choice, self.choices)
@@ -298,14 +298,14 @@ class Prediction(_Question):
         return self.choices[0]
 
     def reveal(self, answer: str) -> str:
-        """Return the answer beside the prediction, as text.
+        """Return the answer next to the prediction, as text.
 
         Args:
-            answer: one of the choices.
+                        answer: one of the choices.
 
         Raises:
-            UnknownNameError: that is not one of the choices.
-            PredictionError: there is no prediction yet.
+                        UnknownNameError: the answer is not one of the choices.
+                        PredictionError: there is no prediction yet.
         """
         if answer not in self.choices:
             raise UnknownNameError("choice", answer, self.choices)
@@ -318,7 +318,7 @@ class Prediction(_Question):
 # Checks of the exercises of lesson 12: significance, time to loss, equivalent runs, and reported results.
 
 
-Pair = tuple[str, RunConfig, RunConfig]  # what differs, as text, and both settings
+Pair = tuple[str, RunConfig, RunConfig]  # a description of the difference, and both configs
 
 _DATA = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 MEANINGS: Mapping[str, str] = _DATA["meanings"]
@@ -332,26 +332,26 @@ def _cases(function: str) -> list[tuple[Any, ...]]:
 
 
 def _judged(task: int, wrong: str, hint: str, praise: str) -> Feedback:
-    """Return the feedback on a learner's function; ``wrong`` says where it differs from the right one."""
+    """Return the feedback on a learner's function; ``wrong`` says where it differs, and is empty if it is right."""
     return Feedback(not wrong, f"{task}: {'; '.join(filter(None, (wrong, hint))) if wrong else praise}")
 
 
 def _counted(task: int, answer: Any, right: float | None, noun: str, *, hint: str, praise: str) -> Feedback:
-    """Feedback on a number of something; no number is right where there is none."""
+    """Return the feedback on a count; if ``right`` is None, no number is right."""
     if not is_number(answer):
         return Feedback(False, f"{task}: put a number of {noun} in place of None")
     return _judged(task, "" if right is not None and close(answer, right) else hint, "", praise)
 
 
 def _compared(task: int, function: Any, rule: Callable[..., Any], hint: str, praise: str, **how: Any) -> Feedback:
-    """Return the feedback on a learner's function after the cases of the right one; see :func:`agrees` for ``how``."""
+    """Return the feedback on a learner's function, tried in all cases of a rule; see :func:`agrees` for ``how``."""
     return _judged(task, agrees(function, rule, _cases(rule.__name__), **how), hint, praise)
 
 
 def may_say(first: Sequence[float], second: Sequence[float]) -> bool:
     """Return whether the first of two systems may be called better, judging by the losses of their seeds.
 
-    Every seed of the first beats every seed of the second, and both have two or more.
+    This holds if every seed of the first beats every seed of the second, and both have at least two.
     """
     return best({"first": spread(list(first)), "second": spread(list(second))}) == "first"
 
@@ -363,7 +363,7 @@ def check_may_say(function: Any) -> Feedback:
 
 
 def first_near(seconds: Sequence[float], losses: Sequence[float], lowest: float) -> float | None:
-    """First time at which a loss was within 5 % of the best of all contestants; None if it never was."""
+    """Return the first time at which a loss is within 5 % of the best of all contestants; None if it never is."""
     return next((second for second, loss in zip(seconds, losses, strict=True) if loss <= lowest * (1 + NEAR)), None)
 
 
@@ -374,10 +374,10 @@ def check_first_near(function: Any) -> Feedback:
 
 
 def pairs(base: RunConfig) -> dict[str, Pair]:
-    """Pairs of settings by letter; some pairs must have the same losses.
+    """Return pairs of settings by letter; learners decide which of them must have the same losses.
 
     Args:
-        base: what they have in common; of one rank.
+                    base: settings that all of them share.
     """
 
     def of(system: str, **changes: Any) -> RunConfig:
@@ -397,7 +397,7 @@ def pairs(base: RunConfig) -> dict[str, Pair]:
 
 
 def must_agree(one: RunConfig, other: RunConfig) -> bool:
-    """Return whether two runs must have the same losses, apart from rounding."""
+    """Return whether two runs must have the same losses, except for rounding."""
     keys = same_losses(one), same_losses(other)
     return keys[0] is not None and keys[1] is not None and keys[0][0] == keys[1][0]
 
@@ -406,8 +406,8 @@ def check_pairs(answer: Any, pairs: Mapping[str, Pair]) -> Feedback:
     """Check the letters of the pairs that must agree.
 
     Args:
-        answer: a set of letters, or letters in any other order.
-        pairs: see :func:`pairs`.
+                    answer: a set of letters, or letters in another form.
+                    pairs: the pairs (see :func:`pairs`).
     """
     letters = _letters(answer)
     if letters is None:
@@ -430,11 +430,11 @@ def skill(loss: float, persistence: float) -> float:
 
 
 def check_skill(function: Any, meaning: Any) -> Feedback:
-    """Check ``skill(loss, persistence)``, and the meaning of -1.
+    """Check ``skill(loss, persistence)``, and what a skill of -1 means.
 
     Args:
-        function: of the learner.
-        meaning: a letter of ``MEANINGS``.
+                    function: the learner's function.
+                    meaning: a letter of ``MEANINGS``.
     """
     wrong = agrees(function, skill, _cases("skill"))
     if not wrong and (not isinstance(meaning, str) or meaning.strip().lower() != MEANS):
@@ -459,7 +459,7 @@ def _same_truth(answer: Any, truth: bool) -> bool:
 
 
 def _same_moment(answer: Any, moment: float | None) -> bool:
-    """Treats None and infinity alike: the loss was never reached."""
+    """Return whether the moments are equal; None and infinity both mean that the loss was never reached."""
     if moment is None:
         return answer is None or (isinstance(answer, float) and answer == math.inf)
     return close(answer, moment)
@@ -485,7 +485,7 @@ def _letters(answer: Any) -> set[str] | None:
 
 
 def ring(gradient_bytes: float, ranks: int) -> float:
-    """Bytes that each rank sends in a ring all-reduce: all but its own share, in reduce-scatter and in all-gather."""
+    """Return the bytes that each rank sends in a ring all-reduce, in its reduce-scatter and its all-gather."""
     return 2 * (ranks - 1) / ranks * gradient_bytes
 
 
@@ -497,7 +497,7 @@ def check_ring(function: Any) -> Feedback:
 
 
 def efficiency(one_rank_s: float, seconds: float, ranks: int) -> float:
-    """Speed-up over ranks."""
+    """Return the speed-up divided by the number of ranks."""
     return one_rank_s / (ranks * seconds)
 
 
@@ -522,11 +522,11 @@ def check_first_below(answer: Any, rows: Sequence[Mapping[str, Any]], curve: str
 
 
 def check_hosts(answer: Any, hosts: Mapping[str, int]) -> Feedback:
-    """Check the engines of an SSH recipe: one for each GPU of every host.
+    """Check the engines of an SSH cluster: one for each GPU of every host.
 
     Args:
-        answer: host -> engines.
-        hosts: host -> GPUs.
+                    answer: host -> number of engines.
+                    hosts: host -> number of GPUs.
     """
     if not isinstance(answer, Mapping) or not answer:
         return Feedback(False, "4: give a dict: {'host': engines}")
@@ -544,9 +544,9 @@ def check_lost(answer: Any, steps_made: int, checkpoint_step: int) -> Feedback:
     """Check the number of steps that must be repeated after a rank is lost.
 
     Args:
-        answer: a number of steps.
-        steps_made: steps before the loss.
-        checkpoint_step: step from which the run resumes.
+                    answer: a number of steps.
+                    steps_made: steps made before the rank was lost.
+                    checkpoint_step: step from which the run resumes.
     """
     hint = "work after the checkpoint is lost; work before it is kept"
     praise = "the more recent the checkpoint, the less is lost"
@@ -556,14 +556,14 @@ def check_lost(answer: Any, steps_made: int, checkpoint_step: int) -> Feedback:
 # Checks of the exercises of lesson 13: number of runs, noise, the cost of pruning, model selection.
 
 
-Losses = Mapping[str, Sequence[float]]  # by cell and seed, or by trial and epoch
+Losses = Mapping[str, Sequence[float]]  # losses by cell and seed, or by trial and epoch
 Row = Mapping[str, Any]
 
 SEVEN: Losses = _DATA["seven"]
 
 
 def runs(values: Sequence[int], seeds: int) -> int:
-    """Return the runs of a grid: every combination of the axes' values, with every seed."""
+    """Return the number of runs of a grid: every combination of the axes' values, with every seed."""
     return math.prod(values) * seeds
 
 
@@ -574,26 +574,26 @@ def check_runs(function: Any) -> Feedback:
 
 
 def left(total: int, finished: int) -> int:
-    """Return the runs that the second call of a study executes."""
+    """Return the number of runs that the second call of a study trains."""
     return total - finished
 
 
 def check_left(answer: Any, total: int, finished: int) -> Feedback:
-    """Check the number of runs that a resumed study executes.
+    """Check the number of runs that a resumed study trains.
 
     Args:
-        answer: a number of runs.
-        total: of the study.
-        finished: runs finished before the interruption; one more was half done.
+                    answer: a number of runs.
+                    total: number of runs in the study.
+                    finished: number of runs finished before the interruption; one more was half done.
     """
     hint = "a finished run is never repeated; a half-done run of this process restarts"
     return _counted(2, answer, left(total, finished), "runs", hint=hint, praise="all runs except the finished ones")
 
 
 def ties(cells: Losses) -> set[str]:
-    """Return the best cell, and all cells that are not significantly different from it.
+    """Return the best cell, and all cells that do not clearly differ from it.
 
-    The best cell has the lowest median. Another cell differs where all its losses are above all losses of the best.
+    The best cell has the lowest median. Another cell clearly differs if all its losses are above all of the best's.
     """
     best = min(cells, key=lambda name: median(cells[name]))
     return {name for name, losses in cells.items() if min(losses) <= max(cells[best])}
@@ -610,13 +610,13 @@ def check_ties(function: Any) -> Feedback:
 
 
 def stopped(curves: Losses, epoch: int, trials: int) -> list[str]:
-    """Return the trials that a median rule stops after an epoch, in the order of execution."""
+    """Return the trials that a median rule stops after an epoch, in the order in which they are trained."""
     lowest = [min(losses[:epoch]) for losses in curves.values()]
     return [name for n, name in enumerate(curves) if n >= trials and lowest[n] > median(lowest[:n])]
 
 
 def lost(curves: Losses, epoch: int, trials: int) -> str | None:
-    """Return the trial with the lowest final loss of all, if the rule stops it; None otherwise."""
+    """Return the trial with the lowest final loss, if the rule stops it; otherwise None."""
     best = min(curves, key=lambda name: curves[name][-1])
     return best if best in stopped(curves, epoch, trials) else None
 
@@ -657,7 +657,7 @@ def choose(rows: Sequence[Row]) -> tuple[str, float]:
     """Return the cell with the lowest median validation loss, and its median test loss.
 
     Args:
-        rows: one per run: ``cell seed validation_loss test_loss``.
+                    rows: one per run, with ``cell``, ``seed``, ``validation_loss`` and ``test_loss``.
     """
     rows_by_cell: dict[str, list[Row]] = {}
     for row in rows:
@@ -683,7 +683,7 @@ def check_choose(function: Any) -> Feedback:
 
 
 def _briefly(case: tuple[Any, ...]) -> str:
-    """Return a table in a form that a learner can read: rows by cells."""
+    """Return a table in a form that learners can read."""
     (table,) = case
     if isinstance(table, Mapping):
         return str(table)

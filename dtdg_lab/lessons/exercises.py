@@ -1,4 +1,4 @@
-"""Checks of exercises without points: whether an answer is right, else a hint; never the answer."""
+"""Checks of exercises without points: whether an answer is right, or a hint; the answer is never shown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Cell = tuple[int, float]  # full snapshots and alpha of a decayed window
 def _numbers(
     task: int, answers: Any, right: Mapping[str, float], hints: Mapping[str, str], praise: str, *, within: float = 1e-6
 ) -> Feedback:
-    """Return the feedback on named numbers: the first that is missing or wrong gets its hint."""
+    """Return the feedback on named numbers; the first one that is missing or wrong gets its hint."""
     if not isinstance(answers, Mapping):
         return Feedback(False, f"{task}: give a dict with {', '.join(right)}")
     for name, number in right.items():
@@ -32,7 +32,7 @@ def _numbers(
 
 
 def _words(answer: Any, right: Iterable[str], allowed: Iterable[str], *, hint: str, praise: str) -> Feedback:
-    """Return the feedback on names in one string, in any order; both such exercises are number 2."""
+    """Return the feedback on names in one string, in any order; both exercises of this kind have number 2."""
     if not isinstance(answer, str) or not answer.split():
         return Feedback(False, "2: write the names into one string, separated by spaces")
     names, expected = set(answer.split()), set(right)
@@ -48,7 +48,7 @@ def _words(answer: Any, right: Iterable[str], allowed: Iterable[str], *, hint: s
 
 
 def check_sent_rows(answer: Any) -> Feedback:
-    """Check the rows of an uneven redistribution: three ranks, seven snapshots, five nodes."""
+    """Check the rows of an uneven redistribution among three ranks, for seven snapshots and five nodes."""
     from dtdg_lab.partition.redistribution_volume import collective_rows
 
     rows = collective_rows(SnapshotBlocks(range(7), 1, 3, 5), "to_vertices")
@@ -61,7 +61,7 @@ def check_sent_rows(answer: Any) -> Feedback:
 
 
 def check_blocks(answer: Any, peaks: Mapping[int, int], budget: float) -> Feedback:
-    """Check the fewest blocks whose peak memory fits a budget."""
+    """Check for the smallest number of blocks whose peak memory fits a budget."""
     if answer not in peaks:
         return Feedback(False, f"2: choose one of {', '.join(map(str, sorted(peaks)))}")
     if peaks[answer] > budget:
@@ -94,7 +94,7 @@ def check_sparse(ratio: float) -> Feedback:
 
 
 def check_targets(answer: Any) -> Feedback:
-    """Check the targets of three kinds of batches: 20 % of 20 snapshots, 5 % of 1,000 nodes."""
+    """Check the targets of three kinds of batches, with 20 % of 20 snapshots and 5 % of 1,000 nodes."""
     from dtdg_lab.systems.hybrid_batches.sizes import batch_size
 
     shares: dict[str, tuple[float, float]] = {"hybrid": (0.2, 0.05), "node": (1, 0.05), "snapshot": (0.2, 1)}
@@ -104,7 +104,7 @@ def check_targets(answer: Any) -> Feedback:
 
 
 def check_reads(answer: Any, graph: DynamicGraph) -> Feedback:
-    """Check the nodes that a batch of node 0 in the first two snapshots reads by two layers."""
+    """Check the nodes that a batch of node 0 in the first two snapshots reads with two layers."""
     import numpy as np
 
     from dtdg_lab.partition.neighbourhoods import hop_distance
@@ -144,7 +144,7 @@ def check_reward(answer: Any) -> Feedback:
 
 
 def check_plan(bench: BatchBench) -> list[Feedback]:
-    """Check a manual plan of batch sizes: against the DQN, and against every fixed size."""
+    """Check a manual plan of batch sizes against the DQN, and against every fixed size."""
     seconds, dqn, fixed = bench.seconds, bench.batch_policy_s["dqn"], min(bench.fixed_s)
     return [
         Feedback(seconds < dqn, "2: faster than the DQN" + " needs a better size for some quarter" * (seconds >= dqn)),
@@ -159,7 +159,7 @@ def check_plan(bench: BatchBench) -> list[Feedback]:
 
 
 def check_schedule(rows: Any, times_s: Sequence[float], ranks: int = 2) -> Feedback:
-    """Check a schedule of groups: valid, and as short as the bound."""
+    """Check that a schedule of groups is valid and as short as the lower bound."""
     import numpy as np
 
     from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
@@ -176,7 +176,7 @@ def check_schedule(rows: Any, times_s: Sequence[float], ranks: int = 2) -> Feedb
 
 
 def check_dragged(bench: ScheduleBench, solved: set[int]) -> list[Feedback]:
-    """Check three tasks on a bench of group times; what was ``solved`` stays so, and new ones are added."""
+    """Check three tasks on group times that the learner drags; tasks stay in ``solved`` once they are solved."""
     ends = {rule: bench.makespan_s(rule) for rule in bench.schedulers}
     busy = sum(bench.times_s) / bench.ranks
     status = {
@@ -200,7 +200,7 @@ def check_dragged(bench: ScheduleBench, solved: set[int]) -> list[Feedback]:
 
 
 def check_window(answer: Any) -> Feedback:
-    """Check the shares of nodes in the paper's window of eight by rule ``text``."""
+    """Check the shares of nodes in the paper's window of eight snapshots with rule ``text``."""
     from dtdg_lab.systems.decayed_windows.window import decayed_counts
 
     newest, *_, oldest = decayed_counts("text", chunks=128, alpha=0.1, decayed=6)
@@ -222,7 +222,7 @@ def check_kept_edges(answer: Any, kept: Iterable[str], edges: Iterable[str]) -> 
 def check_cheapest(
     answers: Any, maps: Mapping[str, Mapping[Cell, float]], rows_of: Callable[[int, float], float]
 ) -> Feedback:
-    """Check, for each map of errors, the setting with the fewest rows within 4 % of the lowest error."""
+    """Check for the setting with the fewest rows within 4 % of the lowest error, on each map of errors."""
     if not isinstance(answers, Mapping):
         return Feedback(False, f"3: give a dict with {', '.join(maps)}")
     for name, cells in maps.items():
@@ -242,9 +242,9 @@ def check_cheapest(
 
 
 def cached(batches: Sequence[Sequence[str]], window: int) -> tuple[int, int]:
-    """Hits and moved rows of a cache with one row for each owner, rebuilt every ``window`` batches.
+    """Return hits and moved rows of a cache with one row per owner, rebuilt every ``window`` batches.
 
-    It holds each owner's row that is read most often in its window; on a tie, the first.
+    The cache holds each owner's row that is read most often in the window; among equals, the first.
     """
     hits = rebuilt = 0
     for first in range(0, len(batches), window):
@@ -272,11 +272,11 @@ def near_best(choices: Mapping[Any, float], choice: Any) -> bool:
 
 
 def check_choices(answer: Any, costs: Mapping[str, Mapping[Any, float]]) -> Feedback:
-    """Check window and prioritised part under each condition.
+    """Check the window and the prioritized part under each condition.
 
     Args:
-        answer: condition -> (W, part), parts counted from 1, or None for equal shares.
-        costs: condition -> (W, part) -> milliseconds.
+                    answer: condition -> (W, part), with parts counted from 1, or None for equal shares.
+                    costs: condition -> (W, part) -> milliseconds.
     """
     if not isinstance(answer, Mapping):
         return Feedback(False, f"2: give a dict with {', '.join(costs)}")
@@ -290,7 +290,7 @@ def check_choices(answer: Any, costs: Mapping[str, Mapping[Any, float]]) -> Feed
 
 
 def check_controller(bench: CacheBench) -> list[Feedback]:
-    """Check a manual run of cache windows: against the best fixed window, and against the clairvoyant."""
+    """Check a manual run of cache windows against the best fixed window, and against the clairvoyant."""
     if not bench.done:
         return [Feedback(False, "1 and 2: choose until the run ends")]
     less, over = bench.joules < bench.rivals_j["best fixed"], bench.over_clairvoyant
@@ -301,7 +301,7 @@ def check_controller(bench: CacheBench) -> list[Feedback]:
 
 
 def check_rule(beyond: float, even: float) -> Feedback:
-    """Check that a rule spends less beyond the optimum than W = 16 with an even cache."""
+    """Check that a rule's cost is closer to the optimum than that of W = 16 with an evenly shared cache."""
     if beyond < even - 0.002:
         return Feedback(True, "3: better than no rule at all")
     return Feedback(False, "3: not better than W = 16 with an even cache; when does a priority pay off?")

@@ -1,4 +1,4 @@
-"""Experiments of lessons: a live change and what follows, what a batch reads, and whether its loss is exact."""
+"""Experiments of lessons: what follows a live change, what a batch reads, and whether its loss is exact."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from dtdg_lab.studies.trials import PRUNED, Trial
 
 
 async def change(run: Any, *, steps: int = 0, epochs: int = 0, **settings: Any) -> None:
-    """Change settings of a run, wait until its ranks have applied them, and then for steps or epochs more.
+    """Change settings of a run, wait until its ranks have applied them, and then for some more steps or epochs.
 
     Raises:
-        ConfigError: the run refuses the change.
+                    ConfigError: the run refuses the change.
     """
     count = _count_changes(run)
     run.set(**settings)
-    while _count_changes(run) == count:  # until the ranks have rebuilt
+    while _count_changes(run) == count:  # until all ranks have applied the change
         if run.reason:
             raise ConfigError(f"the run refuses {settings}: {run.reason}")
         await run.wait_for_step(_progress(run).step + 1)
@@ -59,7 +59,7 @@ def _first_batch(config: RunConfig, graph: DynamicGraph) -> tuple[Any, Any]:
 
 
 def rows_read(config: RunConfig, graph: DynamicGraph) -> float:
-    """Return the share of the rows of its own snapshots that a run's first hybrid batch reads."""
+    """Return the share of rows in its own snapshots that a run's first hybrid batch reads."""
     from dtdg_lab.kernels.torch_defaults import torch_defaults
 
     with torch_defaults():
@@ -69,14 +69,14 @@ def rows_read(config: RunConfig, graph: DynamicGraph) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Exactness:
-    """A batch's loss beside that of the same targets on the whole graph.
+    """A batch's loss next to the loss of the same targets on the whole graph.
 
     Attributes:
-        targets: nodes with a loss.
-        snapshots: of the batch.
-        of_batch: its loss.
-        on_the_whole: loss of the same targets, computed with all nodes of these snapshots.
-        gradient_off: largest relative difference of a parameter's gradient.
+                    targets: number of nodes with a loss.
+                    snapshots: the batch's snapshots.
+                    of_batch: the batch's loss.
+                    on_the_whole: loss of the same targets, computed with all nodes of these snapshots.
+                    gradient_off: largest relative difference between gradients of a parameter.
     """
 
     targets: int
@@ -87,12 +87,12 @@ class Exactness:
 
     @property
     def off(self) -> float:
-        """Relative difference of the losses."""
+        """The relative difference of the losses."""
         return abs(self.of_batch / self.on_the_whole - 1)
 
 
 def exactness(config: RunConfig, graph: DynamicGraph) -> Exactness:
-    """Compute the loss of a run's first hybrid batch twice in 64 bits: on its rows, and on the whole graph."""
+    """Compute the loss of a run's first hybrid batch in 64 bits, both on its own rows and on the whole graph."""
     from dtdg_lab.kernels.torch_defaults import torch_defaults
 
     with torch_defaults():
@@ -123,11 +123,11 @@ def _exactness(config: RunConfig, graph: DynamicGraph) -> Exactness:
 
 
 def pruned_epochs(trials: Sequence[Trial], pruner: BasePruner) -> dict[str, int]:
-    """Return the epochs that each trial would run under a pruner, from the complete curves.
+    """Return the number of epochs that each trial would run with a pruner, given the complete curves.
 
     Args:
-        trials: finished ones of one seed, in the order of execution.
-        pruner: applied after every epoch but the last.
+                    trials: finished trials of one seed, in the order in which they were trained.
+                    pruner: applied after every epoch except the last.
     """
     earlier: list[Trial] = []
     for trial in trials:

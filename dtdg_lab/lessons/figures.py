@@ -17,10 +17,10 @@ from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
 from dtdg_lab.visualization.sheet import STUDY_HEIGHT, run_sheet, sheet
 from dtdg_lab.visualization.traces import bars, level_bars, rule, whiskers
 
-MOST = 4  # panels of a figure in a lesson
-_WRITTEN = 22  # bars that have room for their values
-_DECADES = 300.0  # largest over least value from which a logarithmic axis has powers of ten only
-_PREFIXED = 1e4  # from which numbers are written as 12k
+MOST = 4  # maximum number of panels of a figure in a lesson
+_WRITTEN = 22  # maximum number of bars that have room for their values
+_DECADES = 300.0  # ratio of largest to smallest value from which a logarithmic axis has ticks only at powers of ten
+_PREFIXED = 1e4  # smallest number that is written with a prefix, such as 12k
 
 
 def bar_chart(
@@ -31,17 +31,17 @@ def bar_chart(
     log: bool = False,
     digits: str = "",
 ) -> Figure:
-    """Numbers as upright bars, each with its value above; where they are many, a value is shown by pointing at it.
+    """Draw numbers as upright bars with their values above; with many bars, values appear when pointing at them.
 
     Args:
-        title: of the chart.
-        unit: title of the axis.
-        values: name below a bar -> number; or legend entry -> such a mapping, for groups of bars.
-        log: whether the axis is logarithmic.
-        digits: format of the values, as d3-format has it; by default three digits, with a prefix from 10,000 on.
+                    title: title of the chart.
+                    unit: title of the axis.
+                    values: name below a bar -> number; or, for groups of bars, legend entry -> such a mapping.
+                    log: whether the axis is logarithmic.
+                    digits: d3-format of the values; by default three digits, with a prefix from 10,000 on.
 
     Raises:
-        ConfigError: there is no bar.
+                    ConfigError: there is no bar.
     """
     series: dict[str, Mapping[str, float]] = {
         name: numbers_by_label if isinstance(numbers_by_label, Mapping) else values  # type: ignore[misc]
@@ -49,7 +49,7 @@ def bar_chart(
         if isinstance(numbers_by_label, Mapping) or name == next(iter(values))
     }
     if not any(series.values()):
-        raise ConfigError(f"bar_chart({title!r}) has no bars: give it at least one value.")
+        raise ConfigError(f"bar_chart({title!r}) has no bars. Give it at least one value.")
     grouped = len(series) > 1 or isinstance(next(iter(values.values())), Mapping)
     numbers = [abs(float(value)) for by_label in series.values() for value in by_label.values()]
     digits = digits or (".3~s" if max(numbers) >= _PREFIXED else ".3~g")
@@ -71,7 +71,9 @@ def bar_chart(
             )
         )
     positive = [number for number in numbers if number]
-    ticks = 1 if log and max(positive) > _DECADES * min(positive) else "D2"  # powers of ten; or 1, 2 and 5 too
+    ticks = (
+        1 if log and max(positive) > _DECADES * min(positive) else "D2"
+    )  # powers of ten; or also 2 and 5 times these
     axis = {"type": "log", "dtick": ticks, "exponentformat": "SI"} if log else FROM_ZERO
     layout: dict[str, Any] = {"xaxis": {**CATEGORIES, "tickangle": None}, "yaxis": axis}
     layout |= {"barmode": "group", "bargap": 0.35, "margin": {"b": 40}}
@@ -79,19 +81,19 @@ def bar_chart(
 
 
 def panels(run: Any, *names: str, title: str = "") -> Figure:
-    """One to four charts of a run side by side, each with its sentence.
+    """Draw one to four charts of a run side by side, each with a sentence about it.
 
     Args:
-        run: a live or a stored run.
-        names: of the charts, such as ``loss``, ``timeline`` or ``schedule``.
-        title: of the figure; by default the run's name.
+                    run: an active or a stored run.
+                    names: names of the charts, such as ``loss``, ``timeline`` or ``schedule``.
+                    title: title of the figure; by default the run's name.
 
     Raises:
-        ConfigError: there are more than four, or none.
-        UnknownNameError: the run has no such chart.
+                    ConfigError: there are more than four charts, or none.
+                    UnknownNameError: the run has no such chart.
     """
     if not 1 <= len(names) <= MOST:
-        raise ConfigError(f"{len(names)} panels: a figure of a lesson has 1 to {MOST}.")
+        raise ConfigError(f"{len(names)} panels were given, but a figure of a lesson has 1 to {MOST}.")
     options = ChartOptions(whole_run=True)
     with lock_of(run):
         charts = [chart_of(run.live, name) for name in names]
@@ -100,14 +102,14 @@ def panels(run: Any, *names: str, title: str = "") -> Figure:
 
 
 def forecast_panels(forecast: RankCurves, *quantities: str) -> Figure:
-    """Draw some panels of a forecast of ``Forecast.curves``.
+    """Draw some panels of the result of ``Forecast.curves``.
 
     Raises:
-        ConfigError: there are more than four, or none.
-        UnknownNameError: the forecast has no such quantity.
+                    ConfigError: there are more than four panels, or none.
+                    UnknownNameError: the forecast has no such quantity.
     """
     if not 1 <= len(quantities) <= MOST:
-        raise ConfigError(f"{len(quantities)} panels: a figure of a lesson has 1 to {MOST}.")
+        raise ConfigError(f"{len(quantities)} panels were given, but a figure of a lesson has 1 to {MOST}.")
     names = {row["quantity"] for row in forecast.rows}
     if missing := [name for name in quantities if name not in names]:
         raise UnknownNameError("quantity of the forecast", missing[0], names)
@@ -118,15 +120,15 @@ def side_by_side(*figures: Figure | CaptionedFigure, title: str, wide: Sequence[
     """Up to four charts as one figure, two in a row; those at the places ``wide`` have a row to themselves.
 
     Raises:
-        ConfigError: there are more than four, or none.
+                    ConfigError: there are more than four figures, or none.
     """
     if not 1 <= len(figures) <= MOST:
-        raise ConfigError(f"{len(figures)} panels: a figure of a lesson has 1 to {MOST}.")
+        raise ConfigError(f"{len(figures)} panels were given, but a figure of a lesson has 1 to {MOST}.")
     pairs = [figure if isinstance(figure, tuple) else (figure, "") for figure in figures]
     return sheet(pairs, title=title, columns=min(2, len(pairs)), wide=wide, plot_height=STUDY_HEIGHT)
 
 
-# Manually planned batch sizes against controllers and fixed sizes: time to the target.
+# A manual plan of batch sizes against controllers and fixed sizes: time to the target.
 
 
 BY_HAND = "manual"
@@ -135,18 +137,18 @@ BY_HAND = "manual"
 def sizes_by_hand_figure(
     hand_s: float, controllers: Mapping[str, Sequence[float]], fixed: Mapping[str, float]
 ) -> Figure:
-    """Return seconds to the target as bars, the fastest on top.
+    """Draw the seconds to the target as bars, with the fastest on top.
 
     Args:
-        hand_s: seconds of the plan.
-        controllers: of each controller, seconds by seed; the bar is their median, the whisker their range.
-        fixed: seconds of each fixed size. The dotted line is the least.
+                    hand_s: seconds with the manual plan.
+                    controllers: controller -> seconds by seed; the bar is their median, the whisker their range.
+                    fixed: fixed size -> seconds; the dotted line is the smallest.
 
-    Those that never arrive, in infinitely many seconds, are left out.
+    Bars with infinitely many seconds, which never reach the target, are left out.
     """
     rows = [(hand_s, BY_HAND, 1), *((median(seconds), policy, 0) for policy, seconds in controllers.items())]
     rows = sorted(row for row in [*rows, *((seconds, size, 7) for size, seconds in fixed.items())] if row[0] < math.inf)
-    # where a seed never arrives, whiskers reach up to the most that does
+    # if a seed never reaches the target, whiskers end at the slowest seed that does
     arrived = [
         [arrival_s for arrival_s in controllers.get(name, ()) if arrival_s < math.inf] or [seconds]
         for seconds, name, _ in rows

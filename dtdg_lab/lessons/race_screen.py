@@ -1,4 +1,4 @@
-"""A race on one screen: a card for each contestant, and losses against four costs, drawn again while it runs."""
+"""A race on one screen: a card per contestant, and losses against four costs, redrawn while the race runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dtdg_lab.visualization.runs.curves import judged_evaluations
 from dtdg_lab.visualization.studies.race import COSTS, Curve, race_cards, race_figure
 from dtdg_lab.visualization.traces import label, rule
 
-_EVERY_S = 0.7  # least time between two drawings, which take time from the runs
+_EVERY_S = 0.7  # shortest time between two drawings, since drawing takes time from the runs
 _PLOT_HEIGHT = 210  # of each of four charts, so that they and the cards fit one screen
 _LOOK = {
     "waiting": "The race has not begun.",
@@ -40,8 +40,8 @@ class RaceScreen(Shown):
     """Cards and charts of a race; pass ``show`` to ``lab.race`` as ``on_change``.
 
     Args:
-        configs: contestants by name, as for ``lab.race``.
-        ideas: one sentence for each card; by default the beginning of the system's summary.
+                    configs: contestants by name, as for ``lab.race``.
+                    ideas: one sentence for each card; by default the start of the system's summary.
     """
 
     def __init__(self, configs: Mapping[str, RunConfig], ideas: Mapping[str, str] | None = None) -> None:
@@ -60,11 +60,11 @@ class RaceScreen(Shown):
 
     @property
     def words(self) -> str:
-        """What happens, and what to look for."""
+        """What is happening, and what to look for."""
         return self._words
 
     def show(self, race: Race) -> None:
-        """Draw the race as it is; between two changes of a run's state at most every 0.7 s."""
+        """Draw the race as it is; at most every 0.7 s while no run changes its state."""
         states, now_s = [run.state for run in race.runs], time.monotonic()
         if states == self._seen and now_s - self._drawn_s < _EVERY_S:
             return
@@ -72,7 +72,7 @@ class RaceScreen(Shown):
         self._drawn_s, self._seen = time.monotonic(), states
 
     def figure(self, race: Race) -> Figure:
-        """Return the four charts without bounds, with persistence as a level."""
+        """Return the four charts without bounds, with the loss of persistence as a horizontal line."""
         panels = race_cards(race.curves(), (), self.labels)
         naive = self._persistence(race)
         if naive is not None:
@@ -86,7 +86,7 @@ class RaceScreen(Shown):
         return race_figure({cost: (figure, "") for cost, (figure, _) in panels.items()}, "", plot_height=_PLOT_HEIGHT)
 
     def _persistence(self, race: Race) -> float | None:
-        """Return the median over finished seeds of the loss without training, on the judging split."""
+        """Return the median loss of persistence over finished seeds, on the split that decides the race."""
         judged = [judged_evaluations(run.live) for runs in race.finished().values() for run in runs]
         naive_losses = [evaluations[-1].persistence_loss for evaluations in judged if evaluations]
         losses = [loss for loss in naive_losses if loss is not None]
@@ -120,7 +120,7 @@ class RaceScreen(Shown):
         )
 
     def _numbers(self, name: str, race: Race) -> str:
-        """Medians over the seeds so far: the newest loss, and what was spent."""
+        """Return the newest loss and the costs so far, as medians over the seeds."""
         curves = [curve for curve in race.curves() if curve.label == name and curve.losses]
         if not curves:
             return ""
@@ -133,7 +133,7 @@ class RaceScreen(Shown):
 
 
 def _cheapest(race: Race) -> str:
-    """Return the contestant with the least median of each cost, and of the final loss."""
+    """Return the contestant with the lowest median of each cost, and of the final loss."""
     by_label: dict[str, list[Curve]] = {}
     for curve in race.curves():
         if curve.losses:

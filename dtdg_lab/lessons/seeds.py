@@ -1,4 +1,4 @@
-"""Times to a loss near the best, over runs that differ in their seeds."""
+"""Times to a loss near the best, over runs with different seeds."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dtdg_lab.visualization.runs.curves import NEAR, finite_losses
 
 
 def near_by_seed_words(runs: Mapping[str, Sequence[RunTables]]) -> str:
-    """Return the least, median and most seconds to a loss 5% above the lowest of all runs, over the seeds.
+    """Return the shortest, median and longest time to a loss 5% above the lowest of all runs, over the seeds.
 
     Args:
-        runs: by label, the tables of a run for each seed.
+                    runs: label -> the tables of a run for each seed.
 
     Returns:
-        A line for each label, with how many runs never got there: these count as longest. Empty where a run was never
-        evaluated.
+                    A line for each label, with the number of runs that never reached the loss and count as the slowest.
+                    Empty if a run was never evaluated.
     """
     losses = {label: [finite_losses(tables) for tables in several] for label, several in runs.items()}
     curves = [curve for several in losses.values() for curve in several]

@@ -1,4 +1,4 @@
-"""Widgets of the lessons: choose batch sizes, cache windows and schedules manually."""
+"""Widgets of lessons, with which learners choose batch sizes, cache windows and schedules."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from dtdg_lab.visualization.chart import Figure
 
 
 class _Bench(Shown):
-    """Widgets that the learner moves, above a sentence and a chart of what follows from them."""
+    """Widgets that the learner changes, above a sentence and a chart of the consequences."""
 
     def __init__(self, head: str, *widgets: Any) -> None:
         import ipywidgets  # type: ignore[import-untyped]
@@ -53,7 +53,7 @@ class _Bench(Shown):
         self._draw()
 
     def _set(self, values: Iterable[tuple[Any, Any]]) -> None:
-        """Give widgets their values, and draw once."""
+        """Set the values of widgets, and draw once."""
         self._held = True
         for widget, value in values:
             widget.value = value
@@ -72,34 +72,35 @@ class _Bench(Shown):
 
     @property
     def words(self) -> str:
-        """The sentence."""
+        """The sentence below the widgets."""
         raise NotImplementedError
 
 
-# Compares a manual batch-size plan for a simulated training with batch-size controllers.
+# A manual plan of batch sizes for a simulated training, compared with controllers.
 
 
-MOST_STAGES = 8  # menus that fit beside each other
+MOST_STAGES = 8  # number of menus that fit next to each other
 _POLICIES = ("dqn", "bandit", "random")
 
 
 class BatchBench(_Bench):
     """Menus for the batch size in each stage of a simulated training, and the total time to the target.
 
-    Every choice reruns the simulation and redraws; ``set`` does the same from code. The plan starts with the middle
-    size throughout. Controllers start with it too, and are simulated once for each seed; their median time counts.
+    Every choice reruns the simulation and redraws the chart; ``set`` does the same from code. The plan starts with
+    the middle size in all stages. Controllers start with it too and are simulated once per seed; their median time
+    counts.
 
     Args:
-        simulator: of the training.
-        target: the loss to be reached.
-        stages: number of stages of the plan, 1 to 8, of equal length on the way to the target.
-        policies: names of batch-size controllers in the catalogue.
-        seeds: of controllers and of the noise that they observe.
-        decide_every: steps between two decisions of a controller.
+                    simulator: simulates the training.
+                    target: the loss to be reached.
+                    stages: number of stages, 1 to 8, each an equal part of the way to the target.
+                    policies: names of batch-size controllers in the catalogue.
+                    seeds: seeds of the controllers and of the noise that they observe.
+                    decide_every: number of steps between two decisions of a controller.
 
     Raises:
-        ConfigError: there are no stages or too many, no seed, or the target is not between floor and start.
-        UnknownNameError: a controller is unknown.
+                    ConfigError: there are no stages or too many, no seed, or the target is not between floor and start.
+                    UnknownNameError: there is no such controller.
     """
 
     def __init__(
@@ -116,7 +117,8 @@ class BatchBench(_Bench):
 
         if not 1 <= stages <= MOST_STAGES or not seeds:
             raise ConfigError(
-                f"{stages} stages, {len(seeds)} seeds: allowed are 1 to {MOST_STAGES} stages and at least one seed."
+                f"{stages} stages and {len(seeds)} seeds were given, but 1 to {MOST_STAGES} stages and a seed "
+                "are required."
             )
         self.simulator, self.target = simulator, target
         self._policies, self._seeds, self._decide_every = tuple(policies), tuple(seeds), decide_every
@@ -136,47 +138,47 @@ class BatchBench(_Bench):
 
     @property
     def plan(self) -> list[int]:
-        """Action of each stage, from the menus."""
+        """The action that the menu of each stage shows."""
         return [int(menu.value) for menu in self._menus]
 
     def set(self, plan: Sequence[int]) -> None:
-        """Choose the action of every stage from code, as in tests.
+        """Choose the action of every stage from code, as tests do.
 
         Raises:
-            ConfigError: there are more or fewer actions than stages.
-            PlanError: an action is unknown.
+                        ConfigError: there are more or fewer actions than stages.
+                        PlanError: there is no such action.
         """
         if len(plan) != len(self._menus):
-            raise ConfigError(f"{len(plan)} sizes for {len(self._menus)} stages: give one for each.")
+            raise ConfigError(f"{len(plan)} sizes were given for {len(self._menus)} stages. Give one for each.")
         for action in plan:
             checked_action(action, len(self.labels))
         self._set(zip(self._menus, map(int, plan), strict=True))
 
     @property
     def seconds(self) -> float:
-        """Time to the target with the plan."""
+        """The time to the target with the plan."""
         return planned_s(self.simulator, self.plan, self.target)
 
     @cached_property
     def fixed_s(self) -> list[float]:
-        """Time to the target with each fixed size."""
+        """The time to the target with each fixed size."""
         return [self.simulator.fixed_s_to(action, self.target) for action in range(len(self.labels))]
 
     @cached_property
     def by_seed_s(self) -> Mapping[str, list[float]]:
-        """Time to the target with each controller, by seed; infinite if it is never reached."""
+        """Controller -> the time to the target for each seed; infinite if it is never reached."""
         return {policy: [self._adjusted_s(policy, seed) for seed in self._seeds] for policy in self._policies}
 
     @property
     def batch_policy_s(self) -> dict[str, float]:
-        """Time to the target with each controller: the median over seeds."""
+        """Controller -> the time to the target, the median over seeds."""
         return {policy: median(seconds) for policy, seconds in self.by_seed_s.items()}
 
     @property
     def words(self) -> str:
-        """Compares the plan with the controllers and with the best and the worst fixed size."""
+        """A comparison of the plan with the controllers and with the best and the worst fixed size."""
         best = self.fixed_s.index(min(self.fixed_s))
-        compared = [f"{policy} {_to_dict(seconds)}" for policy, seconds in self.batch_policy_s.items()]
+        compared = [f"{policy} {_time_words(seconds)}" for policy, seconds in self.batch_policy_s.items()]
         return (
             f"Manual plan: {format_seconds(self.seconds)}. Controllers: {join_words(compared) or 'none'}. Fixed sizes: "
             f"{format_seconds(self.fixed_s[best])} with the best, {self.labels[best]} (known only in hindsight); "
@@ -192,35 +194,36 @@ class BatchBench(_Bench):
         return sizes_by_hand_figure(self.seconds, self.by_seed_s, dict(zip(self.labels, self.fixed_s, strict=True)))
 
 
-def _to_dict(seconds: float) -> str:
-    return format_seconds(seconds) if math.isfinite(seconds) else "never arrives"
+def _time_words(seconds: float) -> str:
+    return format_seconds(seconds) if math.isfinite(seconds) else "never reaches the target"
 
 
-# Compares manual choices of window and prioritised owner, at every rebuild of a simulated run, with policies.
+# Manual choices of window and prioritized owner at every rebuild of a simulated run, compared with policies.
 
 
 _RIVALS = ("threshold", "epoch_hot")
 _EVEN = "none"
-_LATE_MS = 1.0  # above which a reply counts as late
+_LATE_MS = 1.0  # delay above which a reply counts as late
 
 
 class CacheBench(_Bench):
-    """Buttons for the window and the prioritised owner at each rebuild of one simulated run, and the resulting costs.
+    """Buttons for the window and the prioritized owner at each rebuild of one simulated run, and the resulting costs.
 
-    The player decides where policies do and sees the same observations: estimated lateness of each owner's replies,
-    hit rate and step time. The link conditions so far are drawn beside them. A choice holds from the next
-    boundary on, for W steps. At the end, energy is compared. ``choose`` does the same as a click on *Rebuild*.
+    The learner decides where policies do and sees the same observations: the estimated delay of each owner's replies,
+    the hit rate and the step time. The conditions of the links so far are drawn next to them. A choice holds for W
+    steps from the next boundary on. At the end, energy is compared. ``choose`` does the same as clicking *Rebuild*.
 
     Args:
-        episode: the simulated conditions.
-        policies: rivals by name, in addition to the threshold rule, one cache per epoch, and those that know the
-            future: the clairvoyant, and the best fixed window.
+                    episode: the simulated conditions.
+                    policies: further rivals by name, besides the threshold rule, one cache per epoch, and two that know
+                        the
+                                    future: the clairvoyant, and the best fixed window.
 
     Attributes:
-        episode: the simulated conditions.
-        windows: (first step, choice) of every window so far, including the first.
+                    episode: the simulated conditions.
+                    windows: (first step, choice) of every window so far.
 
-    References: GreenDyGNN section IV-B: the decision at a rebuild boundary.
+    References: GreenDyGNN section IV-B (the decision at a rebuild boundary).
     """
 
     def __init__(self, episode: CacheEpisode, policies: Mapping[str, ManyPolicy] | None = None) -> None:
@@ -256,7 +259,7 @@ class CacheBench(_Bench):
 
     @property
     def late_ms(self) -> dict[int, float]:
-        """Estimated lateness of each other partition's replies in milliseconds; there is no estimate at the start."""
+        """The estimated delay of each other part's replies in milliseconds; 0 before the first window."""
         late = self._simulator.views().delays_s[0] if self.windows else np.zeros(self._actions.parts - 1)
         return {part: 1e3 * float(delay_s) for part, delay_s in enumerate(late, start=1)}
 
@@ -264,28 +267,28 @@ class CacheBench(_Bench):
         """Choose the next cache.
 
         Args:
-            window: W, one of the eight of an action.
-            preferred: partition that gets 60 % of it; None for equal shares.
+                        window: the number of steps W, one of eight.
+                        preferred: the part that gets 60 % of the cache; None for equal shares.
 
         Raises:
-            PlanError: the run has ended, or window or partition is invalid.
+                        PlanError: the run has ended, or the window or the part is invalid.
         """
         self._choose(window, preferred)
         self._draw()
 
     def keep(self, window: int, preferred: int | None = None) -> None:
-        """Repeat one choice at all remaining boundaries.
+        """Make the same choice at all remaining boundaries.
 
         Raises:
-            PlanError: window or partition is invalid.
+                        PlanError: the window or the part is invalid.
         """
         self.follow(lambda late_ms: (window, preferred))
 
     def follow(self, rule: Rule) -> None:
-        """Let a function decide at all remaining boundaries: see ``RuleWindows``.
+        """Let a function decide at all remaining boundaries (see ``RuleWindows``).
 
         Raises:
-            PlanError: it returns an invalid window or partition.
+                        PlanError: the function returns an invalid window or part.
         """
         while not self.done:
             self._choose(*rule(self.late_ms))
@@ -306,18 +309,18 @@ class CacheBench(_Bench):
 
     @property
     def joules(self) -> float:
-        """Energy of the whole run for one partition.
+        """The energy of the whole run for one part.
 
         Raises:
-            PlanError: it has not ended.
+                        PlanError: the run has not ended.
         """
         if not self.done:
-            raise PlanError("a run has no total before its end: choose until it ends, or keep a choice to the end.")
+            raise PlanError("a run has no total before its end. Choose until it ends, or keep a choice to the end.")
         return cost_of(self.episode, self.windows)
 
     @cached_property
     def played(self) -> Mapping[str, list[tuple[int, int]]]:
-        """Windows of every rival on the same run, by name: (first step, choice) of each."""
+        """Rival -> its windows on the same run, as (first step, choice) of each."""
         clairvoyant = Clairvoyant(best_plan([self.episode]), [self.episode.number])
         fixed = {name: policy for name, policy in self._always.items() if name.startswith(FIXED)}
         policies = {

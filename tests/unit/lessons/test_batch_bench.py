@@ -90,7 +90,7 @@ def test_an_batch_policy_that_never_arrives_is_told_and_not_drawn() -> None:
     bench = BatchBench(slow, 0.99995, **QUICK, stages=1, decide_every=20_000)
     bench.__dict__["by_seed_s"] = {"random": [math.inf, math.inf, 1.0]}
     bench.set([0])
-    assert "random never arrives" in bench.words and "random" not in _bars(_picture(bench))
+    assert "random never reaches the target" in bench.words and "random" not in _bars(_picture(bench))
 
 
 def test_whiskers_reach_from_the_least_to_the_most() -> None:

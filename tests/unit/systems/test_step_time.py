@@ -218,7 +218,7 @@ def test_runs_are_continued(run):
 def test_runs_that_do_not_fit_are_refused(run, tmp_path):
     with pytest.raises(ConfigError, match="at least one"):
         extrapolate([])
-    with pytest.raises(ConfigError, match="give runs or their folders"):
+    with pytest.raises(ConfigError, match="needs runs or their folders"):
         extrapolate([3])
     settings = {
         "dataset": "powerlaw",

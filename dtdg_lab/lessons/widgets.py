@@ -335,21 +335,21 @@ class CacheBench(_Bench):
 
     @cached_property
     def rivals_j(self) -> Mapping[str, float]:
-        """Joules of every rival on the same run, by name."""
+        """Rival -> its joules on the same run."""
         return {name: cost_of(self.episode, windows) for name, windows in self.played.items()}
 
     @property
     def over_clairvoyant(self) -> float:
-        """Relative energy above that of the best plan; never below 0.
+        """By how much the energy exceeds that of the best plan, relative to it; never below 0.
 
         Raises:
-            PlanError: the run has not ended.
+                        PlanError: the run has not ended.
         """
         return self.joules / self.rivals_j[CLAIRVOYANT] - 1
 
     @property
     def words(self) -> str:
-        """The state of the run: the observations at this boundary, or at the end everyone's energy."""
+        """What is observed at this boundary, or, after the run, the energy of all rivals."""
         if self.done:
             return self._score()
         if not self.windows:
@@ -358,10 +358,10 @@ class CacheBench(_Bench):
         at, others = self.windows[-1][0], self._actions.parts - 1
         window, preferred = self._meant(self.windows[-1][1])
         late = [f"partition {part} {ms:.0f} ms" for part, ms in self.late_ms.items() if ms >= _LATE_MS]
-        liked = "shared equally" if preferred is None else f"mostly for partition {preferred}"
+        sharing = "shared equally" if preferred is None else f"mostly for partition {preferred}"
         text = (
             f"Step {at} of {self.episode.steps}. Up to step {int(views.steps[0]) - 1} the cache has W = {window}, "
-            f"{liked}; choose the one after it. Estimated delays: {join_words(late) or 'none'}."
+            f"{sharing}; choose the one after it. Estimated delays: {join_words(late) or 'none'}."
         )
         if not at:
             return text
@@ -385,7 +385,7 @@ class CacheBench(_Bench):
         return CacheSimulator([self.episode.costs], epoch_steps=self.episode.epoch_steps, draw=lambda _: self.episode)
 
     def _meant(self, choice: int) -> tuple[int, int | None]:
-        """Window and preferred partition of a choice; that of a whole epoch is not an action."""
+        """Return the window and the preferred part of a choice; a cache for a whole epoch is not an action."""
         if choice >= len(self._actions):
             return self.episode.epoch_steps, None
         action = self._actions.biased(choice)
@@ -393,13 +393,13 @@ class CacheBench(_Bench):
 
     def _choose(self, window: int, preferred: int | None) -> None:
         if self.done:
-            raise PlanError("the run has ended: undo choices, or restart it.")
+            raise PlanError("the run has ended. Undo choices, or restart it.")
         if preferred is not None and not 1 <= preferred < self._actions.parts:
-            raise PlanError(f"partition {preferred} is not remote: choose 1 to {self._actions.parts - 1}, or None.")
+            raise PlanError(f"partition {preferred} is not remote. Choose 1 to {self._actions.parts - 1}, or None.")
         self._play(self._actions.action(window, None if preferred is None else preferred - 1))
 
     def _play(self, action: int) -> None:
-        """Advance by one decision; the first decision sets the initial cache."""
+        """Advance by one decision; the first one decides the initial cache."""
         late = tuple(self.late_ms.values())
         heard_at = self.windows[-1][0] if self.windows else 0
         first = int(self._simulator.views().steps[0]) if self.windows else 0
@@ -419,7 +419,7 @@ class CacheBench(_Bench):
         return button
 
     def _rebuild(self, to_the_end: bool = False) -> None:
-        """Enable the buttons that apply; none do at the end."""
+        """Apply the clicked choice once, or at all remaining boundaries."""
         if self.done:
             return
         act = self.keep if to_the_end else self.choose
@@ -438,31 +438,31 @@ class CacheBench(_Bench):
             button.disabled = self.done
 
 
-# Group times to drag in a lesson, and the resulting schedule of each scheduler.
+# Group times that learners drag, and the resulting schedule of each scheduler.
 
 
-MOST_GROUPS = 16  # sliders that fit beside each other
+MOST_GROUPS = 16  # number of sliders that fit next to each other
 _SCHEDULERS = (PSG, "consecutive", "longest_first", "fold", "dygnex_greedy", "best_of")
-_LIMIT_S = 0.2  # for schedulers that search: a drag needs an immediate response
+_LIMIT_S = 0.2  # time limit for schedulers that search, since a dragged slider must respond immediately
 
 
 class ScheduleBench(_Bench):
     """Sliders for the times of a few groups, a choice of schedulers, and the Gantt chart of the resulting schedule.
 
-    Every slider move reschedules and redraws; ``set`` does the same from code. Times are rounded to the sliders'
-    step, about a hundredth of their range.
+    Every move of a slider makes a new schedule and redraws the chart; ``set`` does the same from code. Times are
+    rounded to the step of the sliders, about a hundredth of their range.
 
     Args:
-        times_s: (K,) initial seconds of each group, above 0; at most 16 groups.
-        ranks: R.
-        schedulers: ``psg``, or names in the catalogue's section ``scheduling``.
-        chosen: the scheduler shown first; by default the first of ``schedulers``.
-        per_rank: maximum groups of a rank in an iteration; ``psg`` has one.
+                    times_s: (K,) initial seconds of each group, above 0; at most 16 groups.
+                    ranks: number of ranks R.
+                    schedulers: ``psg``, or names in the catalogue's section ``scheduling``.
+                    chosen: the scheduler that is shown first; by default the first of ``schedulers``.
+                    per_rank: maximum number of groups of a rank in an iteration; ``psg`` has one.
 
     Raises:
-        ConfigError: there are too many groups, a time is 0, or no scheduler is given.
-        PlanError: times are negative or not finite, or there is none.
-        UnknownNameError: a scheduler is unknown.
+                    ConfigError: there are too many groups, a time is 0, or no scheduler is given.
+                    PlanError: times are negative or not finite, or there are none.
+                    UnknownNameError: there is no such scheduler.
     """
 
     def __init__(
@@ -479,8 +479,8 @@ class ScheduleBench(_Bench):
         first = checked_times(times_s)
         if len(first) > MOST_GROUPS or not first.all() or not schedulers:
             raise ConfigError(
-                f"{len(first)} groups from {first.min():g} s on, schedulers {list(schedulers)}: allowed are 1 to "
-                f"{MOST_GROUPS} groups with times above 0, and at least one scheduler."
+                f"{len(first)} groups from {first.min():g} s on and schedulers {list(schedulers)} were given, but 1 to "
+                f"{MOST_GROUPS} groups with times above 0 and at least one scheduler are required."
             )
         self.ranks, self.per_rank, self.schedulers = ranks, per_rank, tuple(schedulers)
         if chosen and chosen not in schedulers:
@@ -510,7 +510,7 @@ class ScheduleBench(_Bench):
 
     @property
     def times_s(self) -> list[float]:
-        """Seconds of each group, from the sliders."""
+        """Seconds of each group, as the sliders show them."""
         return [float(slider.value) for slider in self._sliders]
 
     @property
@@ -519,61 +519,61 @@ class ScheduleBench(_Bench):
         return str(self._choice.value)
 
     def set(self, times_s: Sequence[float] | None = None, *, scheduler: str | None = None) -> None:
-        """Move all sliders or choose a scheduler from code, as in tests.
+        """Move all sliders or choose a scheduler from code, as tests do.
 
         Raises:
-            ConfigError: there are more or fewer times than sliders, or one is beyond its slider.
-            UnknownNameError: the scheduler is not offered.
+                        ConfigError: there are more or fewer times than sliders, or one is beyond the range of its
+                        slider. UnknownNameError: the scheduler is not among the choices.
         """
         if scheduler is not None and scheduler not in self.schedulers:
             raise UnknownNameError("scheduler", scheduler, self.schedulers)
         times = self.times_s if times_s is None else [float(time) for time in times_s]
         if len(times) != len(self._sliders) or not all(0 < time <= self._longest_s for time in times):
             raise ConfigError(
-                f"times {times} for {len(self._sliders)} sliders: give each one a time above 0 and up to "
+                f"times {times} were given for {len(self._sliders)} sliders. Give each one a time above 0 and up to "
                 f"{self._longest_s:g} s."
             )
         moved = zip(self._sliders, map(self._on_step, times), strict=True)
         self._set([*moved, (self._choice, scheduler or self.scheduler)])
 
     def schedule(self, scheduler: str = "") -> Schedule:
-        """Return the schedule for these times, by the chosen scheduler if none is named."""
+        """Return the schedule for these times; by default of the chosen scheduler."""
         name = scheduler or self.scheduler
         return solve(name, checked_times(self.times_s), self.ranks, per_rank=self.per_rank, time_limit_s=_LIMIT_S)
 
     def makespan_s(self, scheduler: str = "") -> float:
-        """Seconds of an epoch by that schedule."""
+        """Return the seconds of an epoch with that schedule."""
         return self.schedule(scheduler).makespan_s(checked_times(self.times_s))
 
     @property
     def bound_s(self) -> float:
-        """Lower bound in seconds for any schedule of these times."""
+        """A lower bound for any schedule of these times, in seconds."""
         return lower_bound_s(self.times_s, self.ranks, per_rank=self.per_rank)
 
     @property
     def words(self) -> str:
-        """The epoch of the chosen schedule, the bound, and the others."""
+        """A comparison of the chosen schedule with the bound and with the other schedulers."""
         ends = {name: self.makespan_s(name) for name in self.schedulers}
-        mine, bound = ends[self.scheduler], self.bound_s
+        chosen_s, bound = ends[self.scheduler], self.bound_s
         compared = ", ".join(f"{name} {format_seconds(end)}" for name, end in ends.items() if name != self.scheduler)
-        above = f"{format_percent(max(0.0, mine / bound - 1))} above the bound of {format_seconds(bound)}"
-        return f"{self.scheduler} ends after {format_seconds(mine)}, {above}." + (
+        above = f"{format_percent(max(0.0, chosen_s / bound - 1))} above the bound of {format_seconds(bound)}"
+        return f"{self.scheduler} ends after {format_seconds(chosen_s)}, {above}." + (
             f" Others: {compared}." * bool(compared)
         )
 
     def _figure(self) -> Figure:
-        until_s = max(self.makespan_s(name) for name in self.schedulers)  # of all that are offered, for a common axis
+        until_s = max(self.makespan_s(name) for name in self.schedulers)  # the same time axis for all schedulers
         chart_options: dict[str, Any] = {"per_rank": self.per_rank, "label": self.scheduler, "until_s": until_s}
         figure = planned_figure(self.schedule(), self.times_s, **chart_options)
         figure["layout"] |= {"height": 110 + 60 * self.ranks}
         return figure
 
     def _on_step(self, time_s: float) -> float:
-        """Return the nearest slider position: the page would round the value without notifying the kernel."""
+        """Return the nearest position of a slider, since the page would round a value without notifying the kernel."""
         return round(max(1, round(time_s / self._step_s)) * self._step_s, 12)
 
 
 def _round_step(maximum: float) -> float:
-    """1, 2 or 5 times a power of ten, at most ``most``."""
+    """Return the largest of 1, 2 or 5 times a power of ten that is at most ``maximum``."""
     power = 10.0 ** math.floor(math.log10(maximum))
     return max(step * power for step in (1, 2, 5) if step * power <= maximum * (1 + 1e-9))

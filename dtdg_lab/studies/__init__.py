@@ -1,4 +1,4 @@
-"""Races, parameter studies and shipped studies: everything that runs and compares many runs."""
+"""Races, parameter studies and shipped studies, which train and compare many runs."""
 
 from __future__ import annotations
 

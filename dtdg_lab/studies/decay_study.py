@@ -1,4 +1,4 @@
-"""``lab.studies.decay``: losses, memory and time over K and alpha, as a study of its own name."""
+"""``lab.studies.decay``: losses, memory and time for values of K and alpha, as a study with its own name."""
 
 from __future__ import annotations
 
@@ -36,34 +36,36 @@ def study_decay(
     on_cell: Callable[[Any], None] | None = None,
     progress: bool = True,
 ) -> Any:
-    """Train once for every K, alpha and seed, one run after another; the whole map of the first seed comes first.
+    """Train a run for every K, alpha and seed, one after another; all of the first seed come first.
 
-    It is a study in ``runs_dir``, named after the config without K, alpha and seed: the same call, or one with other
+    The study is in ``runs_dir``, named after the config without K, alpha and seed. The same call, or one with other
     cells, resumes an interrupted study and reuses finished cells of the same data. If K is the whole window, alpha has
-    no effect, and one run serves all alphas. A cell whose run fails, for example by a loss that is not finite, has the
-    reason but no numbers, and is retried by the next call.
+    no effect, and one run is used for all alphas. If the run of a cell fails, for example since its loss is not finite,
+    the cell has the reason instead of numbers, and the next call tries it again.
 
     Args:
-        config: of a system with temporal decay; its K, alpha and seed are replaced.
-        full_snapshots: K of the map; at most the window.
-        alphas: of the map.
-        seeds: runs of every K and alpha.
-        session: whose engines train; by default this process, with ``ranks=1``.
-        runs_dir: folder for the study and, without a session, the runs.
-        restart: train all cells again, including finished ones.
-        on_cell: called with the current study: with the results of earlier calls, then after every run, for example to
-            draw its figure.
-        progress: show a progress bar of runs.
+                    config: settings of a system with temporal decay; K, alpha and seed are replaced.
+                    full_snapshots: values of K, at most the window.
+                    alphas: values of alpha.
+                    seeds: seeds of the runs for every K and alpha.
+                    session: the session whose engines train; by default this process does, with ``ranks=1``.
+                    runs_dir: folder for the study and, without a session, for the runs.
+                    restart: whether finished cells are trained again, too.
+                    on_cell: function called with the study as it is: first with the results of earlier calls, then
+                        after every
+                                    run; it can draw the figure, for example.
+                    progress: whether a progress bar is shown.
 
     Returns:
-        A ``DecayStudy``: rows, means over seeds, the best cell, heat maps.
+                    A ``DecayStudy`` with rows, means over seeds, the best cell, and heat maps.
 
     Raises:
-        ConfigError: the system has no decay, the config tunes by itself, a number is out of range, or there are
-            several ranks and no session.
-        RunFailedError: a run was stopped, and the study with it; finished cells are kept.
-        RunStoreError: another process writes the study, or a file of it is damaged.
-        LabError: a run cannot be started.
+                    ConfigError: the system has no decay, the config tunes itself, a number is out of range, or there
+                    are several
+                                    ranks and no session.
+                    RunFailedError: a run was stopped, and the study with it; finished cells are kept.
+                    RunStoreError: another process writes to the study, or one of its files is damaged.
+                    LabError: a run cannot be started.
 
     References: FlareDTDG section 4.6 and Figure 8.
     """
@@ -74,19 +76,19 @@ def study_decay(
     seeds = tuple(dict.fromkeys(seeds))
     if not (full_snapshots and alphas and seeds):
         raise ConfigError(
-            "a study of the decay needs values: give at least one value each of full_snapshots, alphas and seeds."
+            "a study of the decay needs values. Give at least one value each for full_snapshots, alphas and seeds."
         )
     if max(full_snapshots) > window:
         raise ConfigError(
-            f"full_snapshots={max(full_snapshots)} exceeds window={window}, which is all snapshots of a step: leave it "
-            "out, or study config.replace(window=...)."
+            f"full_snapshots={max(full_snapshots)} exceeds window={window}, the number of snapshots in a step. Leave "
+            "it out, or study config.replace(window=...)."
         )
     config = config.replace(full_snapshots=1, alpha=1.0, seed=0)
     root = writable_folder(runs_dir, "runs_dir", RunStoreError)
     folder = root / FOLDER / f"decay-{config.short_hash}"
     trials = [] if restart else TrialJournal(folder).read()
     window_alphas = [trial.settings["alpha"] for trial in trials if trial.settings["full_snapshots"] == window]
-    reused = window_alphas[:1] if window in full_snapshots else []  # of a run that serves all alphas
+    reused = window_alphas[:1] if window in full_snapshots else []  # alpha of the run that is used for all alphas
     all_alphas = tuple(dict.fromkeys([*reused, *alphas]))
     over, skip = figure8.refine(config, {"full_snapshots": full_snapshots, "alpha": all_alphas}, False)
     if reused and reused[0] not in alphas and len(full_snapshots) > 1:

@@ -1,4 +1,4 @@
-"""Time to a loss close to the best of all runs, which papers call convergence time."""
+"""The time until a loss is close to the best of all runs, which papers call convergence time."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Points = tuple[tuple[float, float], ...]  # (seconds of the run, validation loss
 
 
 def near_best_bars(trials: Sequence[Trial], axis: Axis, paper: Mapping[str, float]) -> list[SpreadBar]:
-    """Return a bar for each value of an axis: seconds to a validation loss 5 % above the lowest of the seed.
+    """Return, for each value of an axis, a bar with the seconds to a validation loss 5 % above the seed's lowest.
 
     Args:
-        trials: of a study, finished or not.
-        axis: the studied axis.
-        paper: value -> seconds that the paper reports.
+                    trials: trials of a study, finished or not.
+                    axis: the axis that is studied.
+                    paper: value -> seconds that the paper reports.
     """
     finished = [trial for trial in trials if trial.status == FINISHED and trial.run is not None]
     points = {trial.key: _read_points(trial.run.resolve()) for trial in finished if trial.run is not None}
-    lowest: dict[int, float] = {}  # by seed: generated data depend on the seed
+    lowest: dict[int, float] = {}  # by seed, since generated data depend on the seed
     for trial in finished:
         for _, loss in points[trial.key]:
             lowest[trial.seed] = min(loss, lowest.get(trial.seed, loss))
@@ -45,12 +45,12 @@ def near_best_bars(trials: Sequence[Trial], axis: Axis, paper: Mapping[str, floa
 
 @lru_cache(maxsize=1000)
 def _read_points(run: Path) -> Points:
-    """Read the losses of a finished run; cached, because a study is redrawn after every trial."""
+    """Return the losses of a finished run; cached, since a study is redrawn after every trial."""
     return tuple(finite_losses(open_run(run).live))
 
 
 def near_best_card(trials: Sequence[Trial], axis: Axis, paper: Mapping[str, float], title: str) -> CaptionedFigure:
-    """Draw the bars beside the values that the paper reports for its own data and machines."""
+    """Draw the bars next to the values that the paper reports for its own data and machines."""
     bars = near_best_bars(trials, axis, paper)
     figure = spread_bars(bars, title, f"seconds to a validation loss {NEAR:.0%} above the lowest of the seed")
     reported = ", ".join(f"{bar.label} {format_seconds(bar.paper)}" for bar in bars if bar.paper is not None)

@@ -1,4 +1,4 @@
-"""Objectives of studies: numbers of a run that do not depend on test labels."""
+"""Objectives of studies: numbers of a run that do not depend on labels of the test split."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ BASELINES: Mapping[str, str] = MappingProxyType(
 
 
 def check_objective(name: str) -> None:
-    """Raise unless trials may be compared by a number.
+    """Check that trials may be compared by a number.
 
     Raises:
-        ConfigError: it depends on the test split, which model selection must not use.
-        UnknownNameError: runs have no such number.
+                    ConfigError: the number depends on the test split, which must not be used to choose settings.
+                    UnknownNameError: runs have no such number.
     """
     if name in OF_TEST or name.startswith("test"):
         raise ConfigError(
@@ -37,7 +37,7 @@ def check_objective(name: str) -> None:
 
 
 def validation_curve(run: StoredRun) -> tuple[tuple[int, float], ...]:
-    """Return (epochs done, loss) of every validation evaluation whose loss is finite."""
+    """Return (completed epochs, loss) of every evaluation on the validation split with a finite loss."""
     evaluations = run.table("evaluations")
     rows = evaluations[evaluations["split"] == "validation"].to_dict("records")
     losses = {int(row["epoch"]): loss for row in rows if (loss := finite_number(row["loss"])) is not None}
@@ -45,12 +45,12 @@ def validation_curve(run: StoredRun) -> tuple[tuple[int, float], ...]:
 
 
 def values_of(run: StoredRun) -> dict[str, Any]:
-    """Return the summary of a run that ended, its best validation loss, and the baselines of that split.
+    """Return the summary of a run that has ended, its best validation loss, and the baselines of that split.
 
     Joules of several sources are summed. Unknown values are None.
 
     Raises:
-        RunStoreError, DataError: its files cannot be read.
+                    RunStoreError, DataError: the run's files cannot be read.
     """
     evaluations = run.table("evaluations")
     rows = evaluations[evaluations["split"] == "validation"].to_dict("records")

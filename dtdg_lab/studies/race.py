@@ -1,4 +1,4 @@
-"""``lab.race``: train several systems, or settings of one, on the same data under the same rules, seed by seed."""
+"""``lab.race``: train several systems, or settings of one system, on the same data under the same rules."""
 
 from __future__ import annotations
 
@@ -39,30 +39,42 @@ def race(
     on_change: Callable[[Race], None] | None = None,
     progress: bool = True,
 ) -> Race:
-    """Train every config with every seed, and compare losses against time, joules, bytes and memory.
+    """Train every config with every seed, and compare losses over time, joules, bytes and memory.
 
-    Data, split, task, evaluation, epochs and precision must be equal for all; otherwise the race is refused. The first
-    seed of all contestants comes first. The same call with its name resumes an interrupted race: finished runs are not
-    repeated; unfinished runs restart so that their times are complete. The call may add contestants and seeds.
+    Data, split, task, evaluation, epochs and precision must be the same for all; otherwise the race is refused. All
+    contestants run with the first seed before the next seed starts. The same call with the same name resumes an
+    interrupted race, and may add contestants and seeds: finished runs are kept, and unfinished runs start again so
+    that their times are complete.
 
     Args:
-        configs: of the contestants, at least two; a mapping names them. Their seeds are replaced.
-        seeds: of the runs of each; at least two are needed for a spread, without which nothing is called the best.
-        session: whose engines train, into its own folder of runs; by default this process, with ``ranks=1``.
-        parallel: run two contestants in parallel, on disjoint halves of the session's engines. They share the machine.
-        stop: stops runs early, judging by the validation split and the clock alone.
-        runs_dir: folder that holds ``races/`` and, without a session, the runs.
-        name: of the race, needed to resume it; by default made of the systems, and then every call is a new race.
-        on_change: called with the race after every validation evaluation, and when a run starts or ends, for example to
-            draw its figure.
-        progress: show a progress bar of runs.
+                    configs: settings of at least two contestants; a mapping also gives their names. Their seeds are
+                        replaced.
+                    seeds: seeds of each contestant's runs. At least two are needed for a spread; without a spread,
+                        nothing is
+                                    called the best.
+                    session: the session whose engines train, into its own folder of runs; by default this process, with
+                                    ``ranks=1``.
+                    parallel: whether two contestants run at the same time, on halves of the session's engines; they
+                        share the
+                                    machine.
+                    stop: a rule that stops runs early, which only uses the validation split and the clock.
+                    runs_dir: folder for ``races/`` and, without a session, for the runs.
+                    name: the race's name, which is needed to resume it. By default it is made from the systems, and
+                        every call is
+                                    a new race.
+                    on_change: function called with the race after every validation evaluation, and when a run starts or
+                        ends; it
+                                    can draw the figure, for example.
+                    progress: whether a progress bar is shown.
 
     Raises:
-        ConfigError: contestants differ in a setting that must be equal (named with both values), there are fewer than
-            two, one needs other engines, or a race of this name has other contents.
-        RunStoreError: the race of this name is running in another process, or cannot be written.
-        RunFailedError: a run was stopped, and the race with it; finished runs are kept. A run that fails is recorded,
-            and the race continues.
+                    ConfigError: contestants differ in a setting that must be the same (the message has both values),
+                    there are
+                                    fewer than two, one needs other engines, or a race of this name has other contents.
+                    RunStoreError: another process runs the race of this name, or the race cannot be written.
+                    RunFailedError: a run was stopped, and the race with it; finished runs are kept. If a run fails,
+                    this is
+                                    recorded and the race continues.
     """
     return prepare(
         configs,
@@ -89,14 +101,14 @@ def prepare(
     on_change: Callable[[Race], None] | None = None,
     progress: bool = True,
 ) -> RaceRunner:
-    """Return a race that is ready to run: it is checked and its folder exists; see :func:`race`."""
+    """Return a race that was checked, has its folder and is ready to run; see :func:`race`."""
     root = writable_folder(runs_dir, "runs_dir", RunStoreError)
     by_label = contestants(configs, seeds=seeds, stop=stop)
     _check_engines(by_label, session, parallel=parallel)
     if not isinstance(name, str) or (name and not _NAME.fullmatch(name)):
         raise ConfigError(
-            f"name={shortened(name)}: up to 80 letters, digits, '.', '_', '+' and '-' are allowed, beginning with a "
-            "letter or digit, because it names a folder."
+            f"name={shortened(name)} is invalid. It names a folder: use up to 80 letters, digits, '.', '_', '+' and "
+            "'-', beginning with a letter or digit."
         )
     systems = list(dict.fromkeys(config.system for config in by_label.values()))
     suffix = f"-and-{len(systems) - 4}-more" if len(systems) > 4 else ""
@@ -114,22 +126,22 @@ def prepare(
 
 
 class RaceRunner:
-    """A race whose folder this process holds: trains the missing runs; ``stop`` may be called from another thread.
+    """A race whose folder this process holds. It trains the missing runs; other threads may call ``stop``.
 
     Args:
-        folder: of the race.
-        plan: joined to that in the folder.
-        session: whose engines train; this process where None.
-        runs_dir: folder of runs, without a session.
-        on_change: see :func:`race`; called by the thread that trains or waits, one call at a time.
-        progress: show a progress bar of runs.
+                    folder: the race's folder.
+                    plan: the plan that is joined to the one in the folder.
+                    session: the session whose engines train; None for this process.
+                    runs_dir: folder of runs if there is no session.
+                    on_change: see :func:`race`. The thread that trains or waits calls it, one call at a time.
+                    progress: whether a progress bar is shown.
 
     Attributes:
-        race: in its current state.
+                    race: the race, as it is now.
 
     Raises:
-        ConfigError: the folder holds another race.
-        RunStoreError: another process writes it, or it cannot be read or written.
+                    ConfigError: the folder contains another race.
+                    RunStoreError: another process writes to it, or it cannot be read or written.
     """
 
     race: Race
@@ -168,30 +180,30 @@ class RaceRunner:
         self.race = Race(folder, plan, self._runner.trials)
 
     def run(self) -> Race:
-        """Train every run that is not finished yet; a run that fails is recorded, and the race continues.
+        """Train every run that is not finished yet. If a run fails, this is recorded and the race continues.
 
         Raises:
-            RunFailedError: a run was stopped, and the race with it; finished runs are kept.
-            LabError: the race cannot be written.
+                        RunFailedError: a run was stopped, and the race with it; finished runs are kept.
+                        LabError: the race cannot be written.
         """
         cells = self._plan.cells
         with self._lock, progress_bar(len(cells), self._progress) as self._runner.bar:
             if self._session is None and not self.race.over:
-                rehearse()  # warm-up of libraries must not count as the first contestant's time
+                rehearse()  # loads libraries, so that this does not count as the first contestant's time
             self._runner.execute(cells, parallel=self._plan.parallel)
         return self.race
 
     @property
     def stopped(self) -> bool:
-        """True once a stop was requested."""
+        """Whether a stop was requested."""
         return self._runner.stopped
 
     def stop(self) -> None:
-        """Stop the active runs and start no more; in this process at the next evaluation of the validation split."""
+        """Stop the active runs and start no more; runs in this process stop after their next validation evaluation."""
         self._runner.stop()
 
     def close(self) -> None:
-        """Let another process write the race; ``run`` does it at its end."""
+        """Let other processes write to the race; ``run`` does this at its end."""
         self._lock.close()
 
     def _started(self, trial: Trial, run: Any) -> None:
@@ -204,25 +216,27 @@ class RaceRunner:
 
 
 def _check_engines(configs: Mapping[str, RunConfig], session: Session | None, *, parallel: bool) -> None:
-    """Raise for contestants that the engines cannot run, before anything is trained.
+    """Check before training that the engines can run all contestants.
 
     Raises:
-        ConfigError: a contestant has more ranks than there are engines for it, or engines are needed but missing.
-        ClusterError: a single engine cannot be split into halves.
+                    ConfigError: a contestant has more ranks than there are engines for it, or there are no engines.
+                    ClusterError: a single engine cannot be split into halves.
     """
     if parallel and session is None:
-        raise ConfigError("parallel=True needs engines: race(..., session=lab.Session(ranks=4)), or parallel=False.")
+        raise ConfigError(
+            "parallel=True needs engines. Use race(..., session=lab.Session(ranks=4)), or parallel=False."
+        )
     engines = 1 if session is None else len(session.halves()[0]) if parallel else session.ranks
     for label, config in configs.items():
         if config.ranks <= engines:
             continue
         if session is None:
             raise ConfigError(
-                f"{label!r} has ranks={config.ranks}, which need engines: race(..., session=lab.Session(ranks="
+                f"{label!r} has ranks={config.ranks}, which need engines. Use race(..., session=lab.Session(ranks="
                 f"{config.ranks})), or config.replace(ranks=1), which keeps the same plan."
             )
         group = f"half of the session's {session.ranks} engines" if parallel else f"the session's {engines} engines"
         raise ConfigError(
-            f"{label!r} has ranks={config.ranks} and {group} {'serve' if engines > 1 else 'serves'} {engines}: make a "
-            f"Session(ranks={config.ranks * (1 + parallel)}), or config.replace(ranks={engines})."
+            f"{label!r} has ranks={config.ranks}, but {group} can run only {engines} rank{'s' * (engines > 1)}. Make "
+            f"a Session(ranks={config.ranks * (1 + parallel)}), or use config.replace(ranks={engines})."
         )

@@ -1,4 +1,4 @@
-"""The plan of a race on disk: contestants, seeds and the rule that stops all runs alike."""
+"""The plan of a race on disk: its contestants, its seeds, and the rule that stops its runs."""
 
 from __future__ import annotations
 
@@ -31,18 +31,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRule:
-    """A stopping rule: the first condition that holds ends a run after the current epoch.
+    """A rule that ends a run after the epoch in which one of its conditions first holds.
 
-    Then its test split is evaluated once.
+    The run's test split is then evaluated once.
 
     Attributes:
-        epochs: maximum epochs; by default those of the configs.
-        patience: consecutive validation evaluations without a new lowest loss.
-        seconds: since the start of the run, including evaluations; checked when the validation split is evaluated.
-        loss: target validation loss.
+                    epochs: maximum number of epochs; by default that of the configs.
+                    patience: number of consecutive validation evaluations without a new lowest loss.
+                    seconds: time since the start of the run, including evaluations; checked after each validation
+                        evaluation.
+                    loss: validation loss to reach.
 
     Raises:
-        ConfigError: no condition is given, or a number is invalid.
+                    ConfigError: no condition is given, or a number is invalid.
     """
 
     epochs: int | None = None
@@ -53,43 +54,45 @@ class StopRule:
     def __post_init__(self) -> None:
         if all(value is None for value in asdict(self).values()):
             raise ConfigError(
-                "StopRule() without a rule: give epochs=, patience=, seconds= or loss=, or race(..., stop=None)."
+                "StopRule() needs a condition. Give epochs=, patience=, seconds= or loss=, or use race(..., stop=None)."
             )
         if self.epochs is not None:
             object.__setattr__(self, "epochs", option("epochs").check(self.epochs))
         patience = self.patience
         if patience is not None and (not isinstance(patience, int) or isinstance(patience, bool) or patience < 1):
-            raise ConfigError(f"patience={patience!r}: give a whole number of evaluations, at least 1.")
+            raise ConfigError(f"patience={patience!r} is invalid. Give a whole number of evaluations, at least 1.")
         for name in ("seconds", "loss"):
             value = getattr(self, name)
             if value is None:
                 continue
             is_finite = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
             if not is_finite or (name == "seconds" and value <= 0):
-                raise ConfigError(f"{name}={value!r}: give a finite number{' above 0' * (name == 'seconds')}.")
+                raise ConfigError(
+                    f"{name}={value!r} is invalid. Give a finite number{' above 0' * (name == 'seconds')}."
+                )
 
     @property
     def judges(self) -> bool:
-        """True if it may stop a run before its last epoch."""
+        """Whether the rule may stop a run before its last epoch."""
         return any(value is not None for value in (self.patience, self.seconds, self.loss))
 
     def check(self, config: RunConfig) -> None:
-        """Raise for a config whose runs it could never stop.
+        """Check that the rule can stop runs of a config.
 
         Raises:
-            ConfigError: it uses the validation split, and the config's protocol has none.
+                        ConfigError: the rule uses the validation split, but the config's protocol has none.
         """
         if self.judges and not catalogue.PROTOCOLS[config.protocol].validation_share:
             protocols = [name for name, protocol in catalogue.PROTOCOLS.items() if protocol.validation_share]
             raise ConfigError(
-                f"The rule ({self.summary()}) needs a validation split, and protocol="
-                f"{config.protocol!r} has none. Stop by epochs= alone, or choose one of {', '.join(protocols)}."
+                f"The rule ({self.summary()}) needs a validation split, but protocol={config.protocol!r} has none. "
+                f"Give only epochs=, or choose one of {', '.join(protocols)}."
             )
 
     def verdict(self, evaluations: tuple[Evaluated, ...]) -> Verdict | None:
-        """Return a verdict if a run with these evaluations, oldest first, ends.
+        """Return a verdict if a run with these evaluations, oldest first, ends now; otherwise None.
 
-        Losses that are not finite are never the lowest.
+        Losses that are not finite never count as the lowest.
         """
         last = evaluations[-1]
         if self.loss is not None and last.loss is not None and last.loss <= self.loss:
@@ -116,15 +119,15 @@ class StopRule:
         return join_words(conditions).replace(" and ", " or ")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the form that :meth:`from_dict` reads."""
+        """Return the rule as a dict that :meth:`from_dict` reads."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> StopRule:
-        """Read the form that :meth:`to_dict` wrote.
+        """Read the dict that :meth:`to_dict` wrote.
 
         Raises:
-            ConfigError: it is not a rule of this version.
+                        ConfigError: the rule is not one of this version.
         """
         try:
             return cls(**data)
@@ -142,16 +145,18 @@ FILE, FOLDER = "race.json", "races"
 
 @dataclass(frozen=True)
 class RacePlan:
-    """A grid of contestants and seeds.
+    """The contestants and seeds of a race.
 
     Attributes:
-        name: of the race.
-        configs: by contestant; the race's seeds replace theirs.
-        seeds: of the runs of each.
-        stop: the rule that stops runs early; None without a rule.
-        parallel: True if two runs execute in parallel.
-        data: hash of the data by seed.
-        copy_bytes_per_s: memory copy rate of one core of this machine at the start of the race; None if not measured.
+                    name: the race's name.
+                    configs: contestant -> its settings; the race's seeds replace its own.
+                    seeds: seeds of each contestant's runs.
+                    stop: the rule that stops runs early; None without a rule.
+                    parallel: whether two runs are trained at the same time.
+                    data: seed -> hash of its data.
+                    copy_bytes_per_s: rate at which one core of this machine copies memory, at the start of the race;
+                        None if it
+                                    was not measured.
     """
 
     name: str
@@ -164,9 +169,9 @@ class RacePlan:
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
-        """Runs, seed by seed, with a rotating first contestant.
+        """All runs, seed by seed; with each seed, another contestant comes first.
 
-        The first one may find cold file caches, a cold processor, or uncached partitions.
+        The first contestant may find a cold processor, cold file caches, or partitions that are not cached.
         """
         labels = list(self.configs)
         cells = []
@@ -181,8 +186,8 @@ class RacePlan:
         """Write ``race.json``.
 
         Raises:
-            ConfigError: a contestant uses code that is not registered in this process.
-            RunStoreError: the disk is full, or the folder cannot be written.
+                        ConfigError: a contestant uses code that is not registered in this process.
+                        RunStoreError: the disk is full, or the folder cannot be written.
         """
         check_registered(*self.configs.values())
         plan = {name: getattr(self, name) for name in ("name", "parallel", "seeds", "copy_bytes_per_s")}
@@ -198,18 +203,21 @@ class RacePlan:
         """Read the plan in a race's folder.
 
         Raises:
-            RunStoreError: there is no race, its file is damaged, or another version wrote it.
+                        RunStoreError: there is no race, its file is damaged, or another version wrote it.
         """
         file = as_path(path, "path", RunStoreError) / FILE
         if not file.is_file():
             raise RunStoreError(
-                f"{path} is not a race: it has no {FILE}. Give its folder, such as runs/races/20260131-my-race."
+                f"{path} is not a race, since it has no {FILE}. Give a race's folder, such as "
+                "runs/races/20260131-my-race."
             )
         data = read_json(file)
         learn_extensions(file.parent)
         if isinstance(data, dict) and isinstance(data.get("schema"), int) and data["schema"] != SCHEMA:
             advice = "Update dtdg_lab" if data["schema"] > SCHEMA else "Start the race again under another name"
-            raise RunStoreError(f"{file} has schema {data['schema']}; this version reads {SCHEMA}. {advice}.")
+            raise RunStoreError(
+                f"{file} has schema {data['schema']}, but this version reads schema {SCHEMA}. {advice}."
+            )
         try:
             return cls(
                 name=str(data["name"]),
@@ -226,12 +234,13 @@ class RacePlan:
             ) from error
 
     def joined(self, new: RacePlan, folder: Path) -> RacePlan:
-        """Return this plan with the additions of a new one: possibly more contestants or seeds.
+        """Return this plan with the contestants and seeds that a new plan adds.
 
         Raises:
-            ConfigError: the new plan differs, or the registered code has changed; the message names the difference.
+                        ConfigError: the new plan differs in something else, or registered code has changed; the message
+                        says what.
         """
-        # with the old labels of existing contestants: generated labels depend on the other contestants
+        # existing contestants keep their labels, since generated labels depend on the other contestants
         old_labels = {config.replace(seed=0).to_json(): label for label, config in self.configs.items()}
         labels = [old_labels.get(config.replace(seed=0).to_json(), label) for label, config in new.configs.items()]
         if len(set(labels)) == len(labels):
@@ -239,22 +248,24 @@ class RacePlan:
         remedy = f"race under another name, or delete {folder}"
         for label, config in self.configs.items():
             if label not in new.configs:
-                raise ConfigError(f"race {self.name!r} has {label!r}, which this call leaves out: add it, or {remedy}.")
+                raise ConfigError(f"race {self.name!r} has {label!r}, which this call leaves out. Add it, or {remedy}.")
             old_flat, new_flat = config.replace(seed=0).flat, new.configs[label].replace(seed=0).flat
             for name in old_flat.keys() | new_flat.keys():
                 if old_flat.get(name) != new_flat.get(name):
                     raise ConfigError(
-                        f"race {self.name!r} has {label!r} with {name}={old_flat.get(name)!r}, now {name}="
-                        f"{new_flat.get(name)!r}: {remedy}."
+                        f"race {self.name!r} has {label!r} with {name}={old_flat.get(name)!r}, but now {name}="
+                        f"{new_flat.get(name)!r} is given. Undo this, {remedy}."
                     )
         for name in ("stop", "parallel"):
             if (pair := (getattr(self, name), getattr(new, name)))[0] != pair[1]:
-                raise ConfigError(f"race {self.name!r} has {name}={pair[0]}, now {name}={pair[1]}: {remedy}.")
+                raise ConfigError(
+                    f"race {self.name!r} has {name}={pair[0]}, but now {name}={pair[1]} is given. Undo this, {remedy}."
+                )
         for seed in self.data.keys() & new.data.keys():
             if self.data[seed] != new.data[seed]:
                 raise ConfigError(
-                    f"race {self.name!r} ran on data {self.data[seed][:12]}, but the data is now "
-                    f"{new.data[seed][:12]}: {remedy}."
+                    f"race {self.name!r} used data {self.data[seed][:12]}, but the data now are "
+                    f"{new.data[seed][:12]}. Restore the data, {remedy}."
                 )
         check_same_code(f"race {self.name!r}", folder, *new.configs.values(), remedy=remedy)
         seeds = tuple(dict.fromkeys([*self.seeds, *new.seeds]))
@@ -268,10 +279,10 @@ def races_in(runs_dir: Path) -> list[Path]:
 
 
 def new_race(plan: RacePlan, runs_dir: Path) -> Path:
-    """Make a folder ``<runs_dir>/races/<date>-<name>``, or with ``-2``, ``-3`` if that exists.
+    """Make a folder ``<runs_dir>/races/<date>-<name>``, with ``-2``, ``-3`` ... if it exists already.
 
     Raises:
-        RunStoreError: it cannot be written.
+                    RunStoreError: the folder cannot be written.
     """
     root, base = runs_dir / FOLDER, f"{datetime.now():%Y%m%d}-{plan.name}"
     number = 1
@@ -289,7 +300,7 @@ def new_race(plan: RacePlan, runs_dir: Path) -> Path:
 
 
 def find_race(name: str, runs_dir: Path) -> Path | None:
-    """Return the newest race of a name; None if there is none. Folders of other names are not read."""
+    """Return the newest race with a name; None if there is none. Folders with other names are not read."""
     pattern = re.compile(rf"(\d{{8}})-{re.escape(name)}(?:-(\d+))?")
     matches = [(match, path) for path in (runs_dir / FOLDER).glob("*") if (match := pattern.fullmatch(path.name))]
     for _, folder in sorted(matches, key=lambda pair: (pair[0][1], int(pair[0][2] or 1)), reverse=True):
@@ -303,7 +314,7 @@ if TYPE_CHECKING:
 
 
 def _settings(names: Sequence[str]) -> tuple[str, ...]:
-    """Return these settings; ``energy/*`` are all options of that owner."""
+    """Return settings by name; ``energy/*`` stands for all options of that owner."""
     settings = []
     for name in names:
         owner = name.removesuffix("/*")
@@ -315,29 +326,30 @@ _SETTINGS = tomllib.loads(Path(__file__).with_name("race_plan.toml").read_text(e
 
 
 ALWAYS, UNLESS_RACED = _settings(_SETTINGS["always"]), _settings(_SETTINGS["unless_raced"])
-MOST_LABEL = 60  # characters
+MOST_LABEL = 60  # maximum number of characters
 
 
 def contestants(
     configs: Sequence[RunConfig] | Mapping[str, RunConfig], *, seeds: Sequence[int], stop: StopRule | None
 ) -> dict[str, RunConfig]:
-    """Return the configs of a race by label, with the epochs of the stopping rule, checked to be comparable.
+    """Return the configs of a race by label, with the epochs of the stopping rule, after checking them.
 
-    Labels are those of a mapping, else the systems, with the settings in which equal systems differ. The race's
-    seeds replace those of the configs.
+    Labels are those of a mapping; otherwise they are the systems, with the settings in which contestants of the same
+    system differ. The first of the race's seeds replaces those of the configs.
 
     Raises:
-        ConfigError: there are fewer than two, two are equal, seeds are missing, repeated or invalid, or a setting that
-            must be equal differs: the message names it with both values.
+                    ConfigError: there are fewer than two contestants, two are equal, seeds are missing, repeated or
+                    invalid, or a
+                                    setting that must be the same differs (the message has both values).
     """
     unlabelled = list(configs.values() if isinstance(configs, Mapping) else configs)
     for config in unlabelled:
         if not isinstance(config, RunConfig):
-            raise ConfigError(f"race() got {shortened(config)}: give a RunConfig for each contestant.")
+            raise ConfigError(f"race() needs a RunConfig for each contestant, but got {shortened(config)}.")
     if len(unlabelled) < 2:
-        raise ConfigError(f"{len(unlabelled)} contestants: a race needs at least two configs.")
+        raise ConfigError(f"a race needs at least two configs, but got {len(unlabelled)}.")
     if not len(seeds) or len(set(seeds)) < len(seeds):
-        raise ConfigError(f"seeds={tuple(seeds)}: give at least one seed, and each only once.")
+        raise ConfigError(f"seeds={tuple(seeds)} are invalid. Give at least one seed, and each only once.")
     shared = {"seed": int(seeds[0])} | ({} if stop is None or stop.epochs is None else {"epochs": stop.epochs})
     ready = [config.replace(**shared) for config in unlabelled]
     labels = [_checked_label(label) for label in configs] if isinstance(configs, Mapping) else labels_for(ready)
@@ -352,7 +364,9 @@ def contestants(
 
 def _checked_label(label: object) -> str:
     if not isinstance(label, str) or not label.strip() or len(label) > MOST_LABEL or len(label.splitlines()) > 1:
-        raise ConfigError(f"label {shortened(label)}: a name of 1 to {MOST_LABEL} characters on one line is required.")
+        raise ConfigError(
+            f"label {shortened(label)} is invalid. Give a name of 1 to {MOST_LABEL} characters on one line."
+        )
     return label
 
 
@@ -365,7 +379,7 @@ def _check_apart(configs: Mapping[str, RunConfig]) -> None:
 
 
 def labels_for(configs: Sequence[RunConfig]) -> list[str]:
-    """Return a label for each config: its system, and the settings in which configs of one system differ."""
+    """Return a label for each config: its system, and the settings in which configs of the same system differ."""
     labels: list[str] = []
     for config in configs:
         of_system = [alike.flat for alike in configs if alike.system == config.system]
@@ -380,31 +394,31 @@ def labels_for(configs: Sequence[RunConfig]) -> list[str]:
 
 
 def check_alike(configs: Mapping[str, RunConfig]) -> None:
-    """Raise for contestants whose losses, times or joules would not be comparable.
+    """Check that losses, times and joules of the contestants are comparable.
 
-    Model and conditions may differ if all contestants have one system: then they are what is compared.
+    Model and conditions may differ if all contestants have the same system, since then these are compared.
 
     Raises:
-        ConfigError: something differs; the message names it, both contestants and both values.
+                    ConfigError: something differs; the message has its name, both contestants and both values.
     """
     one_system = len({config.system for config in configs.values()}) == 1
     for name in (*ALWAYS, *(() if one_system else UNLESS_RACED)):
         values = [(label, config.flat[name]) for label, config in configs.items() if name in config.flat]
-        for label, value in values[1:]:  # systems without the setting are skipped
+        for label, value in values[1:]:  # contestants without the setting are skipped
             if value != values[0][1]:
                 raise ConfigError(
-                    f"All contestants need the same `{name}`: {values[0][0]!r} has {values[0][1]!r}, {label!r} has "
-                    f"{value!r}. Use config.replace({name}=...)"
-                    + ("." if name in ALWAYS or one_system else "; or compare its values in a race of one system.")
+                    f"All contestants need the same `{name}`, but {values[0][0]!r} has {values[0][1]!r}, {label!r} "
+                    f"has {value!r}. Use config.replace({name}=...)"
+                    + ("." if name in ALWAYS or one_system else ", or compare its values in a race of one system.")
                 )
 
 
 def data_hashes(configs: Mapping[str, RunConfig], seeds: Sequence[int]) -> dict[int, str]:
-    """Return the data hash of every seed, shared by all contestants. Data are loaded or generated.
+    """Return seed -> hash of the data, which all contestants share. Data are loaded or generated.
 
     Raises:
-        ConfigError: contestants have different data; the message names what differs.
-        DataError: the data is not available.
+                    ConfigError: contestants have different data; the message says what differs.
+                    DataError: the data are not available.
     """
     hashes: dict[int, str] = {}
     loaded: dict[tuple[Any, ...], str] = {}
@@ -428,6 +442,6 @@ def _data_difference(first: str, label: str, configs: Mapping[str, RunConfig], h
         if first_config.flat.get(name) != config.flat.get(name)
     ] or [f"data hash {hashes[0][:12]} and {hashes[1][:12]}"]
     return (
-        f"All contestants need the same data: {first!r} and {label!r} differ, {differences[0]}. "
+        f"All contestants need the same data, but {first!r} and {label!r} differ: {differences[0]}. "
         "Use config.replace(...)."
     )

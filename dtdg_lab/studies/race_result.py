@@ -1,4 +1,4 @@
-"""A race in its current state: its runs, table, figures and text, both while it runs and afterwards."""
+"""A race as it is, while it runs and afterwards: its runs, table, figures and text."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ class RaceRun:
     """A run of a race.
 
     Attributes:
-        label: of the contestant.
-        seed: of the run.
-        state: ``finished``, ``under way``, ``failed``, or ``left`` if it was interrupted.
-        why: reason for an early end or a failure.
-        path: of its folder; None if it could not be started.
-        keeper: object that keeps the folder alive while it is read.
+                    label: the contestant.
+                    seed: the seed.
+                    state: ``finished``, ``under way``, ``failed``, or ``left`` if it was interrupted.
+                    why: reason why it ended early or failed.
+                    path: its folder; None if it could not be started.
+                    keeper: object that keeps the folder from being deleted while it is read.
     """
 
     label: str
@@ -79,7 +79,7 @@ class RaceRun:
         """Open the run's records.
 
         Raises:
-            RunStoreError: there is no run at its path, or it was never started.
+                        RunStoreError: there is no run at its path, or it was never started.
         """
         run = open_run(self.path or Path(f"{self.label}, seed {self.seed}"))
         run.keeper = self.keeper
@@ -90,7 +90,7 @@ Slot = tuple[str, int]  # contestant, seed
 
 
 class _FinishedRun(StoredRun):
-    """A finished run: its numbers are read once, however often the race is drawn."""
+    """A finished run, whose summary is read only once however often the race is drawn."""
 
     @cached_property
     def summary(self) -> dict[str, Any]:
@@ -100,19 +100,19 @@ class _FinishedRun(StoredRun):
 class Race:
     """The result of :func:`dtdg_lab.race` and of ``lab.races.open``.
 
-    It may be read from any thread while the race is running: figures then use the windows of the runs.
+    Any thread may read it while the race runs.
 
     Args:
-        folder: of the race.
-        plan: of the race; read from the folder where not given.
-        trials: by key, changed while the race is running; read from the folder where not given.
+                    folder: the race's folder.
+                    plan: the race's plan; by default read from the folder.
+                    trials: key -> trial, which changes while the race runs; by default read from the folder.
 
     Attributes:
-        folder: where ``race.json`` is.
-        name: of the race.
-        configs: by contestant; the race's seeds replace theirs.
-        seeds: of every contestant.
-        wanted: number of runs of the whole race.
+                    folder: the folder with ``race.json``.
+                    name: the race's name.
+                    configs: contestant -> its settings; the race's seeds replace its own.
+                    seeds: seeds of every contestant.
+                    wanted: number of runs in the whole race.
     """
 
     def __init__(self, folder: Path, plan: RacePlan | None = None, trials: Mapping[str, Trial] | None = None) -> None:
@@ -134,11 +134,11 @@ class Race:
         finished = sum(run.state == FINISHED for run in self.runs)
         return f"<Race {self.name!r}: {', '.join(self.configs)}; {finished} of {self.wanted} runs finished>"
 
-    # contents
+    # what the race contains
 
     @property
     def runs(self) -> tuple[RaceRun, ...]:
-        """The newest started run of every contestant and seed, seed by seed."""
+        """The newest run of every contestant and seed that was started, seed by seed."""
         return tuple(
             RaceRun(*slot, STATES.get(trial.status, trial.status), trial.reason, trial.run)
             for slot, trial in self._started().items()
@@ -146,25 +146,25 @@ class Race:
 
     @property
     def over(self) -> bool:
-        """True if every run has finished."""
+        """Whether every run has finished."""
         return sum(run.state == FINISHED for run in self.runs) == self.wanted
 
     def _started(self) -> dict[Slot, Trial]:
         return {slot: self._trials[key] for slot, key in self._keys.items() if key in self._trials}
 
     def show(self, key: str, handle: Any) -> None:
-        """Draw the active run of a trial from its handle's window."""
+        """Draw the active run of a trial from the records that its handle receives."""
         with self._lock:
             self._live[key] = handle
 
     @property
     def version(self) -> tuple[Any, ...]:
-        """Value that changes with anything on display."""
+        """A value that changes whenever anything on display changes."""
         live = tuple(handle.version for handle in list(self._live.values()))
         return (*live, *(trial.status for trial in list(self._trials.values())))
 
     def _stored(self, trial: Trial) -> StoredRun:
-        assert trial.run is not None  # of runs that finished
+        assert trial.run is not None  # a finished run has a folder
         with self._lock:
             if trial.run not in self._opened:
                 self._opened[trial.run] = _FinishedRun(RunDirectory.open(trial.run))
@@ -174,7 +174,7 @@ class Race:
         return {slot for slot, trial in self._started().items() if trial.status == FAILED}
 
     def finished(self) -> dict[str, list[StoredRun]]:
-        """Return finished runs by contestant, in the order of the seeds."""
+        """Return contestant -> its finished runs, in the order of the seeds."""
         by_label: dict[str, list[StoredRun]] = {label: [] for label in self.configs}
         for (label, _), trial in self._started().items():
             if trial.status == FINISHED:
@@ -183,11 +183,11 @@ class Race:
 
     @contextmanager
     def _tables(self) -> Iterator[dict[Slot, RunTables]]:
-        """Lock and return the tables of the runs that have finished or are active here."""
+        """Lock and return the tables of the runs that have finished or are active in this process."""
         with self._lock:
             runs: dict[Slot, Any] = {}
             for slot, trial in self._started().items():
-                if trial.status == FINISHED:  # read from the files: the stream may have lost records
+                if trial.status == FINISHED:  # read from files, since the stream may have lost records
                     runs[slot] = self._stored(trial)
                 elif trial.status == RUNNING and trial.key in self._live:
                     runs[slot] = self._live[trial.key]
@@ -197,7 +197,7 @@ class Race:
     # results
 
     def curves(self) -> list[Curve]:
-        """Return losses of the runs against their costs, as far as known; in the order of ``runs``."""
+        """Return the losses of the runs over their costs, as far as known, in the order of ``runs``."""
         trials = self._started()
         with self._tables() as tables:
             for slot, tables_of_run in tables.items():
@@ -209,7 +209,7 @@ class Race:
 
     @property
     def checks(self) -> list[Check]:
-        """Runs whose losses should coincide, compared up to the present step."""
+        """Comparisons of runs whose losses should be the same, up to the current step."""
         with self._tables() as tables:
             return checks(self.configs, tables)
 
@@ -251,7 +251,7 @@ class Race:
         return rows
 
     def _verdicts(self) -> dict[str, bool]:
-        """Return contestant -> True if it coincides with every run that it should, where compared."""
+        """Return contestant -> whether its losses equal those of all runs with which it was compared."""
         verdicts: dict[str, bool] = {}
         for check in self.checks:
             for label in check.labels:
@@ -265,15 +265,15 @@ class Race:
         return frame(self.rows())
 
     def panels(self) -> dict[str, CaptionedFigure]:
-        """Draw loss against ``seconds``, ``joules``, ``bytes`` and ``peak`` memory, and the bounds, with captions."""
+        """Draw losses over ``seconds``, ``joules``, ``bytes`` and ``peak`` memory, and the bounds, with captions."""
         bounds, labels = self.bounds, tuple(self.configs)
         panels = race_cards(self.curves(), self._levels(bounds), labels, self._failed())
         return {**panels, **{f"bound-{name}": panel for name, panel in bounds_cards(bounds, labels).items()}}
 
     def _levels(self, bounds: list[Bound]) -> list[RaceLevel]:
-        """Return bounds of a whole race as vertical lines: seconds and joules of the trained epochs.
+        """Return the bounds of a whole race for vertical lines: seconds and joules of the trained epochs.
 
-        Joules of a whole run include evaluations, which have no bound.
+        The joules of a whole run include evaluations, for which there is no bound.
         """
         finished = {label: runs for label, runs in self.finished().items() if runs}
         epochs = {label: median(run.summary.get("epochs") or 0 for run in runs) for label, runs in finished.items()}
@@ -290,7 +290,7 @@ class Race:
                 continue
             total_j = totals[bound.label]
             if bound.raced:
-                if bound.bound == bound.measured:  # its own: one line for all
+                if bound.bound == bound.measured:  # the bound is its own energy: one line is drawn for all contestants
                     levels.append(RaceLevel(bound.label, "joules", total_j, OWN_ENERGY_BOUND))
             elif bound.measured > 0:
                 levels.append(RaceLevel(bound.label, "joules", total_j * bound.bound / bound.measured, name))
@@ -298,7 +298,7 @@ class Race:
 
     @property
     def figures(self) -> dict[str, Figure]:
-        """Individual panels, and ``race`` and ``bounds``, which combine them."""
+        """The single panels, and ``race`` and ``bounds``, which combine them."""
         panels = self.panels()
         return {
             **{name: figure for name, (figure, _) in panels.items()},
@@ -308,7 +308,7 @@ class Race:
 
     @property
     def figure(self) -> Figure:
-        """Loss against wall time, joules, bytes and memory on shared axes."""
+        """Losses over wall time, joules, bytes and memory, on shared axes."""
         return race_figure(self.panels(), title=f"Race {self.name}")
 
     def captions(self) -> dict[str, str]:
@@ -327,12 +327,12 @@ class Race:
         return page(rows, captions, f"{values} {RULE}")
 
     def _repr_html_(self) -> str:
-        """Return text and table; ``lab.plot(race.figure)`` draws."""
+        """Return text and table; the figure is drawn by ``lab.plot(race.figure)``."""
         return self.html()
 
 
 def _near_s(curve: Curve | None, near: Mapping[int, float]) -> float | None:
-    """Return seconds to a loss close to the best: infinite if the run never reached it, None if unknown."""
+    """Return the seconds to a loss close to the best; infinite if it is never reached, None if unknown."""
     if curve is None or curve.seed not in near:
         return None
     seconds = reached(curve, near, "seconds")
@@ -340,26 +340,26 @@ def _near_s(curve: Curve | None, near: Mapping[int, float]) -> float | None:
 
 
 def open_race(path: str | Path) -> Race:
-    """Open a past race, or the current state of one that another process is running.
+    """Open a past race, or one that another process is running.
 
     Args:
-        path: its folder, such as ``runs/races/20260131-psg-blad``, or the ``race.json`` in it.
+                    path: the race's folder, such as ``runs/races/20260131-psg-blad``, or its ``race.json``.
 
     Raises:
-        RunStoreError: there is no race at that path, its file is damaged, or a newer version wrote it.
+                    RunStoreError: there is no race at that path, or its file is damaged or from a newer version.
     """
     folder = as_path(path, "path", RunStoreError)
     return Race(folder.parent if folder.name == FILE else folder)
 
 
 def race_words(plan: RacePlan, runs: Iterable[RaceRun], rows: Sequence[Row], compared: Sequence[Check]) -> list[str]:
-    """Return captions of a race; one that says DIFFER is an alarm.
+    """Return sentences about a race; one with the word DIFFER reports an error.
 
     Args:
-        plan: of the race.
-        runs: the newest of every contestant and seed.
-        rows: of the table.
-        compared: checks of losses that should coincide.
+                    plan: the race's plan.
+                    runs: the newest run of every contestant and seed.
+                    rows: rows of the table.
+                    compared: comparisons of losses that should be the same.
     """
     started, planned = list(runs), len(plan.configs) * len(plan.seeds)
     finished = [run for run in started if run.state == FINISHED]
@@ -372,7 +372,7 @@ def race_words(plan: RacePlan, runs: Iterable[RaceRun], rows: Sequence[Row], com
     for check in compared:
         if check.ok:
             agreed.setdefault(check.labels, []).append(check)
-    few_pairs: dict[str, list[str]] = {}  # warning on link metrics -> contestants
+    few_pairs: dict[str, list[str]] = {}  # warning about link metrics -> contestants
     for row in rows:
         for warning in dict.fromkeys(run.summary.get("link_warning") for run in row.runs):
             if warning:

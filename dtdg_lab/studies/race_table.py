@@ -27,7 +27,7 @@ from dtdg_lab.visualization.studies.race_bounds import Bound
 
 RULE = (
     "Bold marks the best median if its range over the seeds does not overlap the range of any other contestant. With "
-    "one seed nothing is bold, nor is a contestant with a failed run."
+    "one seed, or for a contestant with a failed run, nothing is bold."
 )
 
 
@@ -36,10 +36,11 @@ class Spread:
     """A quantity over the seeds of one contestant.
 
     Attributes:
-        middle: the median; infinite if half of the seeds never reached the target; None if unknown for all seeds.
-        low, high: minimum and maximum over the seeds for which it is known.
-        count: seeds that count, including those that never reached the target.
-        missed: seeds that never reached the target.
+                    middle: the median; infinite if half of the seeds never reached the target, None if unknown for all
+                        seeds.
+                    low, high: minimum and maximum over the seeds for which it is known and finite.
+                    count: number of seeds for which it is known, including those that never reached the target.
+                    missed: number of seeds that never reached the target.
     """
 
     middle: float | None
@@ -50,7 +51,7 @@ class Spread:
 
 
 def spread(values: Sequence[float | None]) -> Spread:
-    """Return the spread of one value per seed: None is unknown and left out, infinite means never reached."""
+    """Return the spread of one value per seed; None means unknown and is left out, infinity means never reached."""
     numbers = sorted(float(value) for value in values if value is not None and not math.isnan(value))
     if not numbers:
         return Spread(None, None, None, 0)
@@ -60,14 +61,14 @@ def spread(values: Sequence[float | None]) -> Spread:
 
 
 def best(spreads: Mapping[str, Spread], *, high_is_good: bool = False) -> str | None:
-    """Return the contestant all of whose seeds beat all seeds of every other one; None if there is none.
+    """Return the contestant whose seeds all beat all seeds of every other contestant; None if there is none.
 
-    One seed shows no spread, so a contestant with fewer than two is neither best nor beaten. A contestant without
-    known values is left out; a seed that never reached the target beats none.
+    One seed has no spread, so None is returned if a contestant has fewer than two. A contestant without known values
+    is left out. A seed that never reached the target beats no other.
 
     Args:
-        spreads: by contestant.
-        high_is_good: compare so that higher is better.
+                    spreads: contestant -> its spread.
+                    high_is_good: whether higher values are better.
     """
     measured = {label: spread for label, spread in spreads.items() if spread.count}
     if len(measured) < 2 or any(spread.count < 2 for spread in measured.values()):
@@ -80,14 +81,14 @@ def best(spreads: Mapping[str, Spread], *, high_is_good: bool = False) -> str | 
 
 
 def _best_and_worst(spread: Spread, *, high_is_good: bool) -> tuple[float, float]:
-    """Return the best and the worst seed, as numbers where lower is better."""
+    """Return the best and the worst seed, as numbers of which the lower is better."""
     if spread.low is None or spread.high is None:
         return math.inf, math.inf
     good, bad = (-spread.high, -spread.low) if high_is_good else (spread.low, spread.high)
     return good, math.inf if spread.missed else bad
 
 
-GAP = 0.05  # share of the devices' time without energy data above which it is reported, and joules are not compared
+GAP = 0.05  # if a larger share of the devices' time has no energy data, this is reported and joules are not compared
 
 
 _WRITERS: Mapping[str, Callable[[float | None], str]] = {
@@ -100,7 +101,7 @@ _WRITERS: Mapping[str, Callable[[float | None], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class RaceMeasure:
-    """A column of the table: its name in data and on the page, its format, and its better direction.
+    """A column of the table: its names in data and on the page, its unit, and which direction is better.
 
     Times and energies of a run are totals or means over its epochs; medians over epochs are shown but not compared.
     """
@@ -110,7 +111,7 @@ class RaceMeasure:
     unit: str = ""
     high_is_good: bool = False
     judged: bool = True
-    where_known: bool = False  # shown on the page only if some contestant has it
+    where_known: bool = False  # whether the page shows the column only if some contestant has a value
 
     def words(self, value: float | None) -> str:
         """Return a value with its unit."""
@@ -127,16 +128,17 @@ class Row:
     """One contestant, a row of the table.
 
     Attributes:
-        label: its name.
-        config: of its runs, except for the seed.
-        settings: those in which contestants differ.
-        runs: that have finished.
-        failed: reasons of those that failed.
-        planned: number of its runs in the whole race.
-        spreads: by name of a measure.
-        sources: of the joules.
-        coincides: True if losses that should be equal are; None if there is no such pair, or no comparison yet.
-        provenance: data and protocol of each finished run; see ``runs.provenance``.
+                    label: the contestant's name.
+                    config: settings of its runs, except for the seed.
+                    settings: the settings in which contestants differ.
+                    runs: its finished runs.
+                    failed: for each run that failed, the reason.
+                    planned: number of its runs in the whole race.
+                    spreads: name of a measure -> its spread.
+                    sources: where the joules come from.
+                    coincides: whether losses that should be equal are; None if there are none, or if they were not
+                        compared yet.
+                    provenance: data and protocol of each finished run (see ``runs.provenance``).
     """
 
     label: str
@@ -152,11 +154,11 @@ class Row:
 
 
 def spreads_of(runs: Sequence[StoredRun], near: Sequence[float | None]) -> dict[str, Spread]:
-    """Return every measure over the seeds of one contestant.
+    """Return the spread of every measure over the seeds of one contestant.
 
     Args:
-        runs: finished ones.
-        near: seconds to a loss close to the best, by seed: infinite if never reached, None if unknown.
+                    runs: its finished runs.
+                    near: seconds to a loss close to the best for each seed; infinite if never reached, None if unknown.
     """
     summaries = [run.summary for run in runs]
     spreads = {measure.name: spread([summary.get(measure.name) for summary in summaries]) for measure in MEASURES}
@@ -178,32 +180,32 @@ _OF_SPLITS = (
 
 
 def _score(run: StoredRun, summary: Mapping[str, Any], name: str, split: str, never: float) -> float | None:
-    """Return a result of a run on a split: ``never`` if its last loss is not finite, None if it has no such split."""
+    """Return a score on a split: ``never`` if the last loss is not finite, None if the run has no such split."""
     evaluations = evaluations_of(run.live, split)
     return never if evaluations and evaluations[-1].loss is None else summary.get(name)
 
 
 def joules_of(run: StoredRun) -> float | None:
-    """Return joules of the whole run over all sources; None if unknown."""
+    """Return the joules of the whole run over all sources; None if unknown."""
     by_source = run.summary.get("energy_j")
     return sum(by_source.values()) if by_source else None
 
 
 def unknown_energy(runs: Sequence[StoredRun]) -> float:
-    """Return the largest share of a run's device time with neither measured nor modelled energy; 0 if not recorded."""
+    """Return the largest share of a run's device time without measured or modelled energy; 0 if not recorded."""
     return max(((run.summary.get("energy_coverage") or {}).get("unknown", 0.0) for run in runs), default=0.0)
 
 
 def bytes_of(run: StoredRun) -> float | None:
-    """Return bytes sent by all ranks in steps, plus those of fetched features; None if unknown."""
+    """Return the bytes that all ranks sent in steps, plus those of fetched features; None if unknown."""
     sent, features = run.summary.get("bytes_sent"), run.summary.get("feature_bytes")
     return None if sent is None else float(sent) + float(features or 0.0)
 
 
 def differing(configs: Mapping[str, RunConfig]) -> tuple[str, ...]:
-    """Return settings in which contestants differ, the system first.
+    """Return the settings in which contestants differ, starting with the system.
 
-    Settings that only some of them have are left out, and those at their system's defaults.
+    Settings that only some contestants have, or that have their defaults in all of them, are left out.
     """
     flats = [config.flat for config in configs.values()]
     names = dict.fromkeys(["system", *(name for flat in flats for name in flat)])
@@ -219,7 +221,7 @@ _ALWAYS = ("system", "model", "ranks", "parts")
 
 
 def _is_explicit(name: str, config: RunConfig) -> bool:
-    """Return True if the value is not a default of system, data set or protocol."""
+    """Return whether the value is not the default of the system, data set or protocol."""
     if name not in OPTIONS:
         return True
     value = default(name, system=config.system, dataset=config.dataset, protocol=config.protocol)
@@ -227,25 +229,25 @@ def _is_explicit(name: str, config: RunConfig) -> bool:
 
 
 def winners(rows: Sequence[Row]) -> dict[str, str]:
-    """Return measure -> contestant that is best with non-overlapping seed ranges; see :data:`RULE`."""
+    """Return measure -> the contestant that is clearly the best; see :data:`RULE`."""
     best_by_measure = {}
     for measure in MEASURES:
         if not measure.judged or (measure.name == "joules" and len({row.sources for row in rows}) > 1):
             continue  # measured and modelled joules are not comparable
         if measure.name == "joules" and any(unknown_energy(row.runs) > GAP for row in rows):
-            continue  # an unknown value cannot win
+            continue  # too much energy is unknown to name a winner
         spreads = {row.label: row.spreads[measure.name] for row in rows}
         label = best(spreads, high_is_good=measure.high_is_good)
-        failed = {row.label for row in rows if row.failed}  # their spread over all seeds is unknown
+        failed = {row.label for row in rows if row.failed}  # their spreads do not cover all seeds
         if label is not None and label not in failed and all(row.spreads[measure.name].count for row in rows):
             best_by_measure[measure.name] = label
     return best_by_measure
 
 
 def frame(rows: Sequence[Row]) -> pd.DataFrame:
-    """Return one row per contestant, in numbers: the median of a measure, and its range in ``_min`` and ``_max``.
+    """Return a table of numbers with one row per contestant: medians of measures, and ranges in ``_min`` and ``_max``.
 
-    ``best_in`` names the measures in which it is best with non-overlapping seed ranges.
+    ``best_in`` has the names of the measures in which the contestant is clearly the best.
     """
     best_by_measure = winners(rows)
     lines = []
@@ -265,7 +267,7 @@ def frame(rows: Sequence[Row]) -> pd.DataFrame:
 
 
 def _provenance(row: Row) -> dict[str, Any]:
-    """Return protocol, purge gap and data, as in every table of results; all data if they differ between seeds."""
+    """Return protocol, purge gap and data, as every table of results does; all data if seeds have different data."""
     if not row.provenance:
         return {"protocol": row.config.protocol, "leaky": None, "purge": None, "data": None}
     joined = {name: row.provenance[0][name] for name in ("protocol", "leaky", "purge")}
@@ -273,15 +275,19 @@ def _provenance(row: Row) -> dict[str, Any]:
 
 
 def page(rows: Sequence[Row], captions: Sequence[str] = (), rule: str = "") -> str:
-    """Return the table as HTML: bold for clear winners, red for losses that should coincide and do not.
+    """Return the table as HTML, with clear winners in bold and losses that should be the same but differ in red.
 
     Args:
-        rows: of the table.
-        captions: above it; one that says DIFFER is an alarm.
-        rule: for reading it.
+                    rows: rows of the table.
+                    captions: sentences above it; one with the word DIFFER reports an error.
+                    rule: how to read the table.
     """
     settings = list(rows[0].settings) if rows else []
-    measures = [one for one in MEASURES if not one.where_known or any(row.spreads[one.name].count for row in rows)]
+    measures = [
+        measure
+        for measure in MEASURES
+        if not measure.where_known or any(row.spreads[measure.name].count for row in rows)
+    ]
     if all(row.settings.get("system") == row.label for row in rows):
         settings = [name for name in settings if name != "system"]
     heads = {name: name for name in ("contestant", *settings, "seeds")} | {
@@ -308,13 +314,13 @@ if TYPE_CHECKING:
     pass
 
 
-COPIED_BYTES = 32 << 20  # larger than any core's cache
+COPIED_BYTES = 32 << 20  # larger than any cache of a core
 REPEATS = 5
-MOST_EPOCHS = 100  # only the newest ones count
+MOST_EPOCHS = 100  # number of newest epochs that count
 
 
 def copy_bandwidth() -> float:
-    """Measure bytes per second that one core of this machine copies in memory, in about 50 ms."""
+    """Measure how many bytes per second one core of this machine copies in memory, in about 50 ms."""
     source, target = np.ones(COPIED_BYTES, np.uint8), np.empty(COPIED_BYTES, np.uint8)
     durations = []
     for _ in range(REPEATS):
@@ -324,22 +330,24 @@ def copy_bandwidth() -> float:
     return COPIED_BYTES / min(durations)
 
 
-Pair = tuple[str, float, float, str, bool]  # quantity, measured, bound, its name, True if it is of a contestant
+Pair = tuple[str, float, float, str, bool]  # quantity, measured, bound, name of the bound, whether it is a contestant's
 
 
 def bounds_of(
     runs: Mapping[str, Sequence[StoredRun]], copy_bytes_per_s: float | None, cache: dict[StoredRun, list[Pair | None]]
 ) -> list[Bound]:
-    """Return medians over the finished runs of each contestant, of measured values and their bounds.
+    """Return measured values of each contestant and their bounds, as medians over its finished runs.
 
-    ``epoch``: seconds of an epoch, against what no schedule of the measured tasks can beat, where tasks are scheduled,
-    else against perfect balance, the mean of the ranks' own time. ``moving``: seconds that the rank which sends most
-    spent in exchanges, against copying its bytes. ``energy``: joules of an epoch, against the bound of its family.
+    ``epoch``: seconds of an epoch, and the time that no schedule of the measured tasks can beat; if tasks are not
+    scheduled, the time with perfect balance, which is the mean of the ranks' own times. ``moving``: seconds that the
+    rank which sends the most spends in exchanges, and the time of copying its bytes. ``energy``: joules of an epoch,
+    and the bound of the contestant's family.
 
     Args:
-        runs: finished ones by contestant.
-        copy_bytes_per_s: see :func:`copy_bandwidth`; None where it was not measured.
-        cache: bounds of the runs read before, which grows: a race is redrawn after every run.
+                    runs: contestant -> its finished runs.
+                    copy_bytes_per_s: see :func:`copy_bandwidth`; None if it was not measured.
+                    cache: bounds of runs that were read before, which this extends, since a race is redrawn after every
+                        run.
     """
     bounds: list[Bound] = []
     raced = [run for group in runs.values() for run in group]
@@ -357,7 +365,7 @@ def bounds_of(
 
 
 def _epoch(run: StoredRun) -> Pair | None:
-    """Return means over epochs, each with its own bound, so that no mean bound exceeds the measured mean."""
+    """Return means over epochs that each have a bound, so that the mean bound never exceeds the measured mean."""
     steps = run.table("steps")
     epochs = run.summary.get("epochs") or 0
     steps = steps[(steps["epoch"] < epochs) & (steps["epoch"] >= epochs - MOST_EPOCHS)]

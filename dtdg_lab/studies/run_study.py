@@ -1,4 +1,4 @@
-"""``lab.run_study``: execute the runs of a sweep, one after another, and resume an interrupted study."""
+"""``lab.run_study``: train the runs of a sweep one after another, and resume an interrupted study."""
 
 from __future__ import annotations
 
@@ -50,42 +50,47 @@ def run_study(
     progress: bool = True,
     restart: bool = False,
 ) -> Study:
-    """Execute every missing run of a sweep, and return the study.
+    """Train every missing run of a sweep, and return the study.
 
-    All of it lies in ``<runs_dir>/studies/<name>``. The same call resumes an interrupted study, even after ``kill -9``:
-    no finished run is repeated or lost. An unfinished run resumes from its checkpoint on a session's engines; in
-    this process it restarts, with a note. A sweep of more trials under the same name adds those. A trial
-    that failed in an earlier call is retried once. Runs are ordinary ones: ``lab.runs.open(trial.run)``.
+    The study is in ``<runs_dir>/studies/<name>``. The same call resumes an interrupted study, even after ``kill -9``;
+    no finished run is repeated or lost. An unfinished run resumes from its checkpoint on a session's engines; in this
+    process it starts again, which is noted. A sweep with more trials under the same name adds those. A trial that
+    failed in an earlier call is tried once more. The runs can be opened like others, by ``lab.runs.open(trial.run)``.
 
     Args:
-        sweep: or the name of a shipped study, such as ``figure8``.
-        name: of the folder; by default that of a shipped study.
-        base: settings for a shipped study, in place of its own.
-        quick: a shipped study's short form.
-        session: whose engines train, into its own folder of runs; by default this process, with ``ranks=1``.
-        runs_dir: folder for the study, and without a session for the runs; by default the session's, or ``runs``.
-        prune: stops runs early by their validation losses after each epoch, compared with earlier runs of the same
-            seed: a pruner of ``optuna.pruners``, such as ``MedianPruner()``.
-        on_trial: called with the current study, at the start and after every trial.
-        on_start: receives the observable part of every run that starts: ``id path config live lock version``.
-        progress: show a progress bar with the remaining time.
-        restart: existing content of the folder is moved into a folder ``before-1``, ``before-2``, ... in it.
+                    sweep: a sweep, or the name of a shipped study, such as ``figure8``.
+                    name: name of the folder; by default that of a shipped study.
+                    base: settings of a shipped study instead of its own.
+                    quick: whether to use a shipped study's short form.
+                    session: the session whose engines train, into its own folder of runs; by default this process, with
+                                    ``ranks=1``.
+                    runs_dir: folder for the study and, without a session, for the runs; by default the session's, or
+                        ``runs``.
+                    prune: a pruner of ``optuna.pruners``, such as ``MedianPruner()``. It stops runs early by their
+                        validation loss
+                                    after each epoch, compared with earlier runs of the same seed.
+                    on_trial: function called with the study as it is, at the start and after every trial.
+                    on_start: function called with every run that starts, which has ``id path config live lock
+                        version``.
+                    progress: whether a progress bar with the remaining time is shown.
+                    restart: whether to move what is in the folder into a folder ``before-1``, ``before-2``, ... in it.
 
     Raises:
-        ConfigError: several ranks and no session, the name belongs to another sweep, or there is no objective to
-            compare or prune by.
-        RunStoreError: another process writes the study, or the disk cannot be written.
-        RunFailedError: a run was stopped from outside, and the study with it.
-        LabError: runs cannot be started.
+                    ConfigError: there are several ranks and no session, the name belongs to another sweep, or there is
+                    no
+                                    objective to compare or prune by.
+                    RunStoreError: another process writes to the study, or the disk cannot be written.
+                    RunFailedError: a run was stopped from outside, and the study with it.
+                    LabError: runs cannot be started.
     """
     if isinstance(sweep, str):
         name = name or (f"{sweep}-quick" if quick else sweep)
         sweep = preset_sweep(preset(sweep), base, quick=quick)
     elif base is not None or quick:
-        raise ConfigError("base= and quick= apply to shipped studies only: a Sweep has its own base. Leave them out.")
+        raise ConfigError("base= and quick= apply only to shipped studies; a Sweep has its own base. Leave them out.")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", name):
         raise ConfigError(
-            f"name={name!r}: the study's folder needs a name of letters, digits, '.', '_' and '-', such as "
+            f"name={name!r} is invalid. The study's folder needs a name of letters, digits, '.', '_' and '-', such as "
             "name='alpha-on-collegemsg'. The same name resumes the same study."
         )
     if runs_dir is None:
@@ -117,10 +122,10 @@ def run_in(
     restart: bool = False,
     outdated: Callable[[Trial], str] | None = None,
 ) -> Study:
-    """Execute a sweep in a folder; see :func:`run_study`.
+    """Train the runs of a sweep in a folder; see :func:`run_study`.
 
-    ``outdated`` returns why a trial of an earlier call is outdated, or an empty text. With it, the sweep replaces that
-    of the folder, whose other trials are kept.
+    ``outdated`` returns why a trial of an earlier call is outdated, or an empty text. If it is given, the sweep
+    replaces that of the folder, whose other trials are kept.
     """
     _check(sweep, session, prune)
     try:

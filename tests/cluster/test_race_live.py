@@ -51,7 +51,7 @@ def test_ranks_that_meet_send_bytes_and_have_bounds_and_a_rule_ends_them(session
 
 
 def test_a_race_is_stopped_in_the_middle_and_more_ranks_than_half_are_refused(session: Session, tmp_path: Path):
-    with pytest.raises(ConfigError, match=r"ranks=2 and half of the session's 2 engines serves 1"):
+    with pytest.raises(ConfigError, match=r"ranks=2, but half of the session's 2 engines can run only 1"):
         race(configs(2), seeds=(0,), session=session, parallel=True, runs_dir=tmp_path)
     begun = threading.Event()
 

@@ -108,11 +108,11 @@ def test_the_same_call_repeats_nothing_and_more_seeds_go_on(made, runs_dir):
     again = race(PAIR, seeds=(0, 1), runs_dir=runs_dir, name="whole", progress=False)
     assert sorted(path.name for path in runs_dir.iterdir()) == before and again.over
     other = {**PAIR, "groups": PAIR["groups"].replace(learning_rate=0.5)}
-    with pytest.raises(ConfigError, match=r"'groups' with learning_rate=0.02, now learning_rate=0.5"):
+    with pytest.raises(ConfigError, match=r"'groups' with learning_rate=0.02, but now learning_rate=0.5"):
         race(other, seeds=(0, 1), runs_dir=runs_dir, name="whole", progress=False)
     with pytest.raises(ConfigError, match="leaves out"):
         race(dict(list(PAIR.items())[:2]), seeds=(0, 1), runs_dir=runs_dir, name="whole", progress=False)
-    with pytest.raises(ConfigError, match=r"stop=None, now stop=StopRule"):
+    with pytest.raises(ConfigError, match=r"stop=None, but now stop=StopRule"):
         race(PAIR, seeds=(0, 1), runs_dir=runs_dir, name="whole", stop=StopRule(seconds=9), progress=False)
     assert sorted(path.name for path in runs_dir.iterdir()) == before
 

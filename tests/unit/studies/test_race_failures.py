@@ -307,7 +307,7 @@ def test_contestants_are_compared_across_one_that_lacks_the_setting() -> None:
         RunConfig(system=name, dataset="growing", parts=2, links=links)
         for name, links in (("esdg", "0 delay=20"), ("adgnn-t", ""))
     )
-    with pytest.raises(ConfigError, match="the same `links`: 'esdg' has '0 delay=20', 'adgnn' has ''"):
+    with pytest.raises(ConfigError, match="the same `links`, but 'esdg' has '0 delay=20', 'adgnn' has ''"):
         check_alike({"esdg": esdg, "psg": RunConfig(system="psg", dataset="growing", parts=2), "adgnn": adgnn})
 
 

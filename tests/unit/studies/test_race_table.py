@@ -54,7 +54,7 @@ def test_more_patience_never_ends_a_run_sooner(losses, patience, more):
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({}, "without a rule"),
+        ({}, "needs a condition"),
         ({"patience": 0}, "patience=0"),
         ({"patience": 1.5}, "patience=1.5"),
         ({"seconds": 0}, "above 0"),
@@ -83,13 +83,13 @@ def test_a_rule_on_validation_needs_a_validation_part():
 @pytest.mark.parametrize(
     ("one", "other", "said"),
     [
-        ({"protocol": "leaky"}, {}, r"the same `protocol`: 'psg' has 'leaky', 'single' has 'warm'"),
-        ({"epochs": 7}, {}, r"`epochs`: .* has 7, .* has 5"),
-        ({"dtype": "float64"}, {}, r"`dtype`: .* has 'float64', .* has 'float32'"),
-        ({}, {"evaluate_every": 2}, r"`evaluate_every`: .* has 1, .* has 2"),
-        ({"hidden": 8}, {}, r"`hidden`: .* has 8, .* has 4.*or compare its values"),
-        ({"model": "wdgcn"}, {}, r"`model`: .* has 'wdgcn', .* has 'tgcn'"),
-        ({"power_max_w": 200.0}, {}, r"`power_max_w`: .* has 200"),
+        ({"protocol": "leaky"}, {}, r"the same `protocol`, but 'psg' has 'leaky', 'single' has 'warm'"),
+        ({"epochs": 7}, {}, r"`epochs`, .* has 7, .* has 5"),
+        ({"dtype": "float64"}, {}, r"`dtype`, .* has 'float64', .* has 'float32'"),
+        ({}, {"evaluate_every": 2}, r"`evaluate_every`, .* has 1, .* has 2"),
+        ({"hidden": 8}, {}, r"`hidden`, .* has 8, .* has 4.*or compare its values"),
+        ({"model": "wdgcn"}, {}, r"`model`, .* has 'wdgcn', .* has 'tgcn'"),
+        ({"power_max_w": 200.0}, {}, r"`power_max_w`, .* has 200"),
     ],
 )
 def test_what_must_be_alike_is_named_with_both_values(one, other, said):

@@ -218,7 +218,7 @@ def test_optuna_s_pruners_compare_the_losses_at_an_epoch() -> None:
         ({"sweep": grid(over={"edge_life": (1, 2)}), "prune": MedianPruner()}, "cannot be pruned"),
         ({"sweep": grid(base=BASE.replace(ranks=2, parts=2))}, "need engines"),
         ({"sweep": grid(), "prune": "median"}, r"give a pruner of Optuna, such as optuna.pruners.MedianPruner\(\)"),
-        ({"sweep": grid(), "quick": True}, "shipped studies only"),
+        ({"sweep": grid(), "quick": True}, "only to shipped studies"),
         ({"sweep": "figure9"}, "Did you mean 'figure8'"),
         ({"sweep": grid(), "name": "a/b"}, "needs a name"),
     ],

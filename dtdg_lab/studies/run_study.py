@@ -175,7 +175,7 @@ def _search(runner: TrialRunner, folder: Path, sweep: Sweep) -> None:
 
 
 def _searched_trial(runner: TrialRunner, sweep: Sweep, number: int, settings: dict[str, Any], seed: int) -> Trial:
-    """Return the trial of a combination and a seed; invalid combinations and repeated ones need no run."""
+    """Return the trial of a combination and a seed; a combination that is invalid or repeated needs no run."""
     try:
         config = sweep.config_of(settings, seed)
     except ConfigError as error:
@@ -195,7 +195,7 @@ def _searched_trial(runner: TrialRunner, sweep: Sweep, number: int, settings: di
 
 
 def _value(objective: str, trials: Sequence[Trial]) -> float | None:
-    """Return the value for the sampler: the median over seeds; for pruned runs their lowest validation loss so far."""
+    """Return the median over seeds for the sampler; of a pruned run, the lowest validation loss so far counts."""
     values = [finite_number(trial.values.get(objective)) for trial in trials if trial.status == log.FINISHED]
     if objective in (LAST, BEST):
         pruned = [trial for trial in trials if trial.status == log.PRUNED]
@@ -205,37 +205,40 @@ def _value(objective: str, trials: Sequence[Trial]) -> float | None:
 
 
 def _check(sweep: Sweep, session: Session | None, prune: Any) -> None:
-    """Raise before anything is trained if a run could not be executed, compared or pruned."""
+    """Check before training that all runs can be trained, compared and pruned."""
     configs = [cell.config for cell in sweep.cells] or [sweep.base]
     ranks = max(config.ranks for config in configs)
     if session is None and ranks != 1:
         raise ConfigError(
-            f"ranks={ranks} need engines: give session=lab.Session(ranks={ranks}), or a config with ranks=1, which "
+            f"ranks={ranks} need engines. Give session=lab.Session(ranks={ranks}), or a config with ranks=1, which "
             "keeps the plan."
         )
     if session is not None and ranks > session.ranks:
         raise ConfigError(
-            f"ranks={ranks} but the session has {session.ranks}: create Session(ranks={ranks}), or use fewer ranks."
+            f"ranks={ranks} are required, but the session has {session.ranks}. Create Session(ranks={ranks}), or use "
+            "fewer ranks."
         )
     if prune is not None and not isinstance(prune, optuna.pruners.BasePruner):
-        raise ConfigError(f"prune={shortened(prune)}: give a pruner of Optuna, such as optuna.pruners.MedianPruner().")
+        raise ConfigError(
+            f"prune={shortened(prune)} is invalid. Give a pruner of Optuna, such as optuna.pruners.MedianPruner()."
+        )
     without_validation = [config.protocol for config in configs if not PROTOCOLS[config.protocol].validation_share]
     needs_losses = prune is not None or (sweep.is_search and sweep.objective in (LAST, BEST))
     if without_validation and needs_losses:
         raise ConfigError(
             f"protocol={without_validation[0]!r} has no validation split, which is needed to "
-            f"{'prune' if prune else 'compare'} runs: choose another protocol, such as 'warm'"
+            f"{'prune' if prune else 'compare'} runs. Choose another protocol, such as 'warm'"
             + ("." if prune else ", or another objective.")
         )
     studied = {name for axis in sweep.axes for settings in axis.settings for name in settings}
     if prune is not None and any(decides_the_loss(name) for name in studied):
         raise ConfigError(
-            "losses of different data, protocols or tasks are not comparable, so this study cannot be pruned."
+            "losses of different data, protocols or tasks are not comparable, so runs of this study cannot be pruned."
         )
 
 
 def _write_sweep(folder: Path, sweep: Sweep, *, replaces: bool) -> None:
-    """Record the plan of the study, unless the folder holds a different one."""
+    """Write down the plan of the study, unless the folder contains a different one."""
     file, texts = folder / SWEEP_FILE, _texts_in(sweep.to_dict())
     check_registered(texts=texts)
     learn_extensions(folder)
@@ -243,11 +246,11 @@ def _write_sweep(folder: Path, sweep: Sweep, *, replaces: bool) -> None:
         stored = read_sweep(file)
         if not replaces and (conflict := _conflict(stored, sweep)):
             raise ConfigError(
-                f"the study {folder} is of another sweep: {conflict}. Give another name=, or restart=True to restart "
-                "(existing content is kept in a subfolder)."
+                f"the study {folder} has another sweep: {conflict}. Give another name=, or restart=True to start again "
+                "(what is in the folder is kept in a subfolder)."
             )
         if not replaces:
-            remedy = "give another name=, or restart=True to restart (existing content is kept in a subfolder)"
+            remedy = "give another name=, or restart=True to start again (what is in the folder is kept in a subfolder)"
             check_same_code(f"study {folder.name!r}", folder, texts=texts, remedy=remedy)
         if stored == sweep:
             return
@@ -265,7 +268,7 @@ def _texts_in(value: Any) -> set[str]:
 
 
 def _conflict(stored: Sweep, sweep: Sweep) -> str:
-    """Return the difference that prevents a sweep from resuming another; empty if there is none."""
+    """Return the difference that keeps a sweep from resuming another one; empty if there is none."""
     if stored.is_search != sweep.is_search:
         return "one is a grid and the other a search"
     names = ["objective", "goal", "shipped", *(["sampler", "seeds", "space", "base"] if sweep.is_search else [])]
@@ -274,7 +277,9 @@ def _conflict(stored: Sweep, sweep: Sweep) -> str:
         if old[name] != new[name]:
             return f"{name} was {_difference(old[name], new[name])}"
     if sweep.is_search:
-        return "" if sweep.trials >= stored.trials else f"it had {stored.trials} trials, and {sweep.trials} are fewer"
+        return (
+            "" if sweep.trials >= stored.trials else f"it had {stored.trials} trials, but now {sweep.trials} are given"
+        )
     missing = [cell for key, cell in stored.by_key.items() if key not in sweep.by_key]
     if not missing:
         return ""
@@ -282,7 +287,7 @@ def _conflict(stored: Sweep, sweep: Sweep) -> str:
     changed = [name for name in old if name != "seed" and old[name] != new.get(name) and name not in sweep.names]
     if changed:
         return ", ".join(f"{name} was {old[name]!r} and is {new.get(name)!r}" for name in changed)
-    return f"it had the run ({missing[0]}), which is missing now; runs may be added, but not removed"
+    return f"it had the run ({missing[0]}), which is missing now; runs can be added, but not removed"
 
 
 def _difference(old: Any, new: Any) -> str:
@@ -312,7 +317,7 @@ def study_at_command(sweep: Sweep, name: str, runs_dir: Path) -> Study:
     """Run a study in this process, or on temporary engines if its runs need several ranks.
 
     Raises:
-        LabError: see ``run_study``.
+                    LabError: see ``run_study``.
     """
     ranks = max((cell.config.ranks for cell in sweep.cells), default=sweep.base.ranks)
     if ranks == 1:

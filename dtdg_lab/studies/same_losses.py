@@ -1,4 +1,4 @@
-"""Contestants whose losses should be equal, and the comparison of their runs."""
+"""Contestants whose losses should be the same, and how their runs are compared."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from dtdg_lab.core.units import join_words
 from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization.runs.curves import evaluations_of, first_loss
 
-FIRST: Mapping[str, float] = {"float32": 1e-5, "float64": 1e-10}  # relative, of the first step with a loss
-CURVE = 1e-3  # relative, of evaluations: rounding grows as Adam divides noise by its spread
+FIRST: Mapping[str, float] = {"float32": 1e-5, "float64": 1e-10}  # allowed relative difference in the first step
+CURVE = 1e-3  # allowed relative difference of evaluations; Adam makes rounding errors grow during training
 _SETTINGS = tomllib.loads(Path(__file__).with_name("race_plan.toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Two runs of one seed that should have the same losses.
+    """A comparison of two runs with the same seed that should have the same losses.
 
     Attributes:
-        labels: of the contestants.
-        seed: of both.
-        why: the reason why they should coincide.
-        first: relative difference of the first step that has a loss; None if not known yet.
-        curve: largest relative difference of evaluations at the same step; None where there are none yet.
-        first_allowed, curve_allowed: by rounding.
+                    labels: the two contestants.
+                    seed: the seed of both runs.
+                    why: the reason why their losses should be the same.
+                    first: relative difference in the first step with a loss; None if it is not known yet.
+                    curve: largest relative difference of evaluations after the same step; None if there are none yet.
+                    first_allowed, curve_allowed: differences that rounding explains.
     """
 
     labels: tuple[str, str]
@@ -44,7 +44,7 @@ class Check:
 
     @property
     def ok(self) -> bool | None:
-        """True if they coincide so far; None if nothing can be compared yet."""
+        """Whether the losses are the same so far; None if nothing can be compared yet."""
         pairs = [(self.first, self.first_allowed), (self.curve, self.curve_allowed)]
         within = [difference <= allowed for difference, allowed in pairs if difference is not None]
         return all(within) if within else None
@@ -66,11 +66,12 @@ class Check:
 def same_losses(config: RunConfig) -> tuple[tuple[Any, ...], str] | None:
     """Return the settings that determine a run's losses, and why; runs with equal keys should have equal losses.
 
-    None where timing affects losses: asynchronous model averaging, batch sizes chosen by a time-based
-    reward, schedules of measured times.
+    None if timing affects losses: with asynchronous model averaging, with batch sizes chosen by a time-based reward,
+    and with schedules made from measured times.
 
-    References: SYSTEMS.md, "What the same losses means"; full batches see the whole graph in one step under any
-        strategy; all feature caches deliver the same rows to the same batches.
+    References: SYSTEMS.md, "What the same losses means". Full batches use the whole graph in one step with any
+    strategy;
+                    all feature caches give the same rows to the same batches.
     """
     flat, parts = config.flat, catalogue.system(config.system).parts
     layout, family = parts["parallel"], catalogue.family(catalogue.system(config.system).family)
@@ -96,7 +97,7 @@ def _options_of(config: RunConfig, *owners: str) -> list[str]:
 
 
 def groups(configs: Mapping[str, RunConfig]) -> list[tuple[tuple[str, ...], str]]:
-    """Return groups of two or more contestants whose losses should coincide, and why."""
+    """Return groups of at least two contestants whose losses should be the same, and why."""
     labels_by_key: dict[tuple[Any, ...], tuple[list[str], str]] = {}
     for label, config in configs.items():
         key = same_losses(config)
@@ -106,11 +107,11 @@ def groups(configs: Mapping[str, RunConfig]) -> list[tuple[tuple[str, ...], str]
 
 
 def checks(configs: Mapping[str, RunConfig], tables: Mapping[tuple[str, int], RunTables]) -> list[Check]:
-    """Compare every pair of runs of a seed that should coincide, up to their common progress.
+    """Compare every pair of runs with the same seed that should have the same losses, up to their common progress.
 
     Args:
-        configs: of the contestants; their seeds are left out.
-        tables: by contestant and seed; active ones must not be written meanwhile.
+                    configs: contestant -> its settings, of which the seed is ignored.
+                    tables: (contestant, seed) -> its tables, which must not change meanwhile.
     """
     compared = []
     seeds = list(dict.fromkeys(seed for _, seed in tables))
@@ -130,7 +131,7 @@ def _relative(one: float, other: float) -> float:
 
 
 def _first(one: RunTables, other: RunTables) -> float | None:
-    """Return the difference at the first step for which both have a loss; None if their first steps differ."""
+    """Return the difference in the first step with a loss; None if this is not the same step in both."""
     first = [first_loss(tables) for tables in (one, other)]
     if first[0] is None or first[1] is None or first[0][0] != first[1][0]:
         return None

@@ -1,4 +1,4 @@
-"""Shipped study of scaling: parallel efficiency of systems over numbers of ranks."""
+"""The shipped study of scaling: the parallel efficiency of systems on different numbers of ranks."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def refine_scaling(config: RunConfig, axes: dict[str, Any], quick: bool) -> tuple[dict[str, Any], str]:
-    """Return numbers of ranks up to those of a config; combinations that a system refuses are skipped."""
+    """Return the numbers of ranks up to the config's; combinations that a system does not allow are skipped."""
     return axes if quick else {**axes, "ranks": tuple(sorted({1, 2, config.ranks}))}, "refused"
 
 
 def efficiencies(study: Study) -> list[Efficiency]:
-    """Return epoch seconds by ranks for each system, medians over seeds."""
+    """Return the epoch seconds of each system by number of ranks, as medians over seeds."""
     seconds_by_system: dict[str, dict[int, float]] = {}
     for combination in study.combinations:
         if combination.middle is not None:
@@ -28,6 +28,6 @@ def efficiencies(study: Study) -> list[Efficiency]:
 
 
 def efficiency_card(study: Study) -> dict[str, tuple[Figure, str]]:
-    """Return the figure and caption of parallel efficiency over ranks, by system."""
+    """Return the figure of parallel efficiency over ranks by system, with its caption."""
     systems = efficiencies(study)
     return {"scaling": (efficiency_figure(systems), efficiency_caption(systems))}

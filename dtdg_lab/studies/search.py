@@ -1,4 +1,4 @@
-"""A search of a sweep's space by Optuna, in the study's journal, and early stopping of its runs."""
+"""The search of a sweep's space by Optuna, kept in the study's journal, and the early stopping of its runs."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from dtdg_lab.studies.sweep import Sweep
 from dtdg_lab.studies.trials import FILE, PRUNED, Trial, open_journal, open_optuna_study, quiet
 
 _STUDY, _STREAM = "search", "studies/search"
-BETTER_SHARE = 0.5  # of the trials
+BETTER_SHARE = 0.5  # share of the trials that count as the better ones
 _SAMPLERS: Mapping[str, Any] = {"tpe": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler}
 
 
 class SpaceSearch:
-    """Draws combinations of a sweep's space, one after another, and records their results.
+    """Draws combinations from a sweep's space, one after another, and records their results.
 
-    Every draw has its own seed, derived from the sweep's seed and the draw's number: an interrupted search draws
-    the same as an uninterrupted one.
+    Every draw has its own seed, made from the sweep's seed and the draw's number, so an interrupted search draws the
+    same combinations as an uninterrupted one.
 
     Args:
-        folder: of the study, whose lock the caller holds.
-        sweep: that is searched.
+                    folder: the study's folder, whose lock the caller holds.
+                    sweep: the sweep to search.
     """
 
     def __init__(self, folder: Path, sweep: Sweep) -> None:
@@ -38,7 +38,7 @@ class SpaceSearch:
         self._distributions = {name: _distribution(space) for name, space in sweep.space.items()}
 
     def ask(self, number: int) -> dict[str, Any]:
-        """Return the settings of a combination; a repeated call returns the same."""
+        """Return the settings of a combination; the same number always has the same settings."""
         trials = self._study.get_trials(deepcopy=False)
         if number < len(trials):
             return dict(trials[number].params)
@@ -48,7 +48,7 @@ class SpaceSearch:
             return dict(self._study.ask(self._distributions).params)
 
     def report(self, number: int, value: float | None) -> None:
-        """Record the result of a combination, None without one; a second result for it is ignored."""
+        """Record the result of a combination, or None if it has none; a second result is ignored."""
         with quiet():
             if self._study.get_trials(deepcopy=False)[number].state.is_finished():
                 return
@@ -61,14 +61,14 @@ class SpaceSearch:
 def importance(folder: Path, sweep: Sweep) -> dict[str, float]:
     """Return Optuna's importance of each setting: how strongly it decides whether a trial is in the better half.
 
-    The evaluator is PED-ANOVA; its default, the best tenth, is too few for some dozens of trials. Empty if there are
-    too few trials.
+    The evaluator is PED-ANOVA. Its default, the best tenth, is too small for a few dozen trials. Empty if there are too
+    few trials.
 
     References: Watanabe et al. 2023, PED-ANOVA.
     """
     if not (folder / FILE).exists():
         return {}
-    with quiet():  # a copy of the journal in memory: a reader writes nothing
+    with quiet():  # works on a copy in memory, since readers must not write to the journal
         stored = optuna.load_study(study_name=_STUDY, storage=open_journal(folder))
         study = optuna.create_study(direction=_direction(sweep))
         study.add_trials(stored.get_trials(states=(TrialState.COMPLETE,)))
@@ -94,11 +94,11 @@ def _distribution(space: SearchSpace) -> Any:
 
 
 def pruning_judge(pruner: optuna.pruners.BasePruner, earlier: Sequence[Trial]) -> Judge:
-    """Return a judge of one run's evaluations; losses that are not finite are ignored.
+    """Return a function that judges the evaluations of one run; losses that are not finite are ignored.
 
     Args:
-        pruner: decides from the losses of all runs, with epochs as steps.
-        earlier: trials whose runs have ended, of the same seed.
+                    pruner: decides from the losses of all runs, with epochs as steps.
+                    earlier: trials of the same seed whose runs have ended.
     """
     with quiet():
         study = optuna.create_study(pruner=pruner)
@@ -106,7 +106,7 @@ def pruning_judge(pruner: optuna.pruners.BasePruner, earlier: Sequence[Trial]) -
         replayed = study.ask()
         for epoch, loss in trial.curve:
             replayed.report(loss, epoch)
-            replayed.should_prune()  # successive halving remembers the rungs that a trial reached
+            replayed.should_prune()  # needed since successive halving remembers the rungs that a trial reached
         with quiet():
             if trial.status == PRUNED:
                 study.tell(replayed, state=TrialState.PRUNED)
@@ -121,7 +121,7 @@ def pruning_judge(pruner: optuna.pruners.BasePruner, earlier: Sequence[Trial]) -
         current.report(latest.loss, latest.epoch)
         if not current.should_prune():
             return None
-        reason = f"validation loss {latest.loss:.4g} after {latest.epoch} epochs: pruned by {type(pruner).__name__}"
+        reason = f"validation loss {latest.loss:.4g} after {latest.epoch} epochs, pruned by {type(pruner).__name__}"
         return Verdict("stop", reason)
 
     return judge

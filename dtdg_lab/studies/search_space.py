@@ -1,4 +1,4 @@
-"""The values that a search may draw; convertible from and to JSON."""
+"""The values from which a search may draw; they can be converted to and from JSON."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Range:
     """Numbers from ``low`` to ``high``, both included.
 
     Attributes:
-        kind: ``uniform``, ``log_uniform`` (uniform in the logarithm), or ``integer``.
-        low: minimum.
-        high: maximum.
-        step: of integers, starting at ``low``.
+                    kind: ``uniform``, ``log_uniform`` (uniform in the logarithm), or ``integer``.
+                    low: the minimum.
+                    high: the maximum.
+                    step: distance of integers, counted from ``low``.
 
     Raises:
-        ConfigError: the range is empty, or a bound has no logarithm.
+                    ConfigError: the range is empty, or a bound has no logarithm.
     """
 
     kind: Kind
@@ -35,13 +35,15 @@ class Range:
         call = f"{self.kind}({self.low!r}, {self.high!r})"
         for bound in (self.low, self.high):
             if isinstance(bound, bool) or not isinstance(bound, int | float) or not math.isfinite(bound):
-                raise ConfigError(f"{call}: give two finite numbers, the lowest and the highest.")
+                raise ConfigError(f"{call} is invalid. Give two finite numbers, the lowest and the highest.")
         if self.low >= self.high:
-            raise ConfigError(f"{call}: the range is empty. The first number must be less than the second.")
+            raise ConfigError(f"{call} is an empty range. The first number must be less than the second.")
         if self.kind == "log_uniform" and self.low <= 0:
-            raise ConfigError(f"{call}: only numbers above 0 have a logarithm. Take a larger low, or uniform(...).")
+            raise ConfigError(f"{call}: only numbers above 0 have a logarithm. Give a larger low, or uniform(...).")
         if self.kind == "integer" and (self.low % 1 or self.high % 1 or self.step < 1 or self.step % 1):
-            raise ConfigError(f"{call} with step={self.step!r}: give whole numbers, and a step of at least 1.")
+            raise ConfigError(
+                f"{call} with step={self.step!r} is invalid. Give whole numbers, and a step of at least 1."
+            )
 
     def bounds(self) -> tuple[float, float]:
         """Return the lowest and the highest value that may be drawn."""
@@ -51,32 +53,34 @@ class Range:
         return low, low + (int(self.high) - low) // step * step
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
+        """Return the range as JSON values."""
         step = {"step": self.step} if self.kind == "integer" else {}
         return {"kind": self.kind, "low": self.low, "high": self.high, **step}
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of several unordered values.
+    """One of several values, which have no order.
 
     Raises:
-        ConfigError: there are fewer than two, one is repeated, or one is not a plain value.
+                    ConfigError: there are fewer than two values, one is repeated, or one is not a plain value.
     """
 
     values: tuple[Any, ...]
 
     def __post_init__(self) -> None:
         if len(self.values) < 2:
-            raise ConfigError(f"choice{shortened(self.values)}: give at least two values.")
+            raise ConfigError(f"choice{shortened(self.values)} is invalid. Give at least two values.")
         for value in self.values:
             if not isinstance(value, str | bool | int | float):
-                raise ConfigError(f"choice of {shortened(value)}: allowed are numbers, strings, True and False.")
+                raise ConfigError(
+                    f"choice of {shortened(value)} is invalid. Only numbers, strings, True and False are allowed."
+                )
         if len({(type(value), value) for value in self.values}) < len(self.values):
-            raise ConfigError(f"choice{shortened(self.values)}: a value is repeated. Give each only once.")
+            raise ConfigError(f"choice{shortened(self.values)} repeats a value. Give each only once.")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
+        """Return the choice as JSON values."""
         return {"kind": "choice", "values": list(self.values)}
 
 
@@ -94,20 +98,20 @@ def log_uniform(low: float, high: float) -> Range:
 
 
 def integer(low: int, high: int, *, step: int = 1) -> Range:
-    """Search a whole number: ``low``, ``low + step``, ... up to ``high``."""
+    """Search a whole number among ``low``, ``low + step``, ... up to ``high``."""
     return Range("integer", low, high, step)
 
 
 def choice(*values: Any) -> Choice:
-    """Search one of the values."""
+    """Search one of the given values."""
     return Choice(values)
 
 
 def read_space(name: str, space: Any) -> SearchSpace:
-    """Read the form that :meth:`Range.to_dict` or :meth:`Choice.to_dict` wrote; return such objects unchanged.
+    """Read what :meth:`Range.to_dict` or :meth:`Choice.to_dict` returned; ranges and choices are returned unchanged.
 
     Raises:
-        ConfigError: it is neither.
+                    ConfigError: it is none of these.
     """
     if isinstance(space, Range | Choice):
         return space
@@ -117,6 +121,6 @@ def read_space(name: str, space: Any) -> SearchSpace:
         if space.get("kind") in ("uniform", "log_uniform", "integer") and {"low", "high"} <= space.keys():
             return Range(space["kind"], space["low"], space["high"], space.get("step", 1))
     raise ConfigError(
-        f"space[{name!r}]={shortened(space)}: not a search space. Allowed: uniform(low, high), log_uniform(low, high), "
-        "integer(low, high) and choice(value, value, ...) of lab.studies; a list of values for a grid goes into over=."
+        f"space[{name!r}]={shortened(space)} is not a search space. Give uniform(low, high), log_uniform(low, high), "
+        "integer(low, high) or choice(value, value, ...) of lab.studies. A list of values for a grid goes into over=."
     )

@@ -1,4 +1,4 @@
-"""Study: the trials of a sweep, finished or not: table, figures, best settings, and their importance."""
+"""A study: the trials of a sweep, finished or not, with table, figures, best settings and their importance."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _LOSSES = ("validation_loss", *BASELINES, "test_loss", "persistence_loss", "mean
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """Trials of the same settings, one for each seed.
+    """Trials with the same settings, one for each seed.
 
     Attributes:
-        number: of the combination, from 0.
-        settings: its values along the studied axes.
-        trials: of its seeds.
-        values: a number of each finished run that has it, in the order of the seeds.
+                    number: number of the combination, from 0.
+                    settings: its values on the studied axes.
+                    trials: its trials.
+                    values: a number of each finished run that has it, in the order of the seeds.
     """
 
     number: int
@@ -71,11 +71,11 @@ class Combination:
 
 
 def combinations_of(trials: Sequence[Trial], measure: str) -> tuple[Combination, ...]:
-    """Group the trials by settings, in the order of their numbers.
+    """Group trials by settings, in the order of their numbers.
 
     Args:
-        trials: of a study.
-        measure: name of a number of the runs; unfinished trials have none.
+                    trials: trials of a study.
+                    measure: name of a number of the runs; unfinished trials do not have it.
     """
     by_number: dict[int, list[Trial]] = {}
     for trial in trials:
@@ -89,7 +89,7 @@ def combinations_of(trials: Sequence[Trial], measure: str) -> tuple[Combination,
 
 
 def axis_name(name: str) -> str:
-    """Return a setting with its unit."""
+    """Return the name of a setting with its unit."""
     unit = OPTIONS[name].unit if name in OPTIONS else ""
     return f"{name} ({unit})" if unit else name
 
@@ -116,14 +116,14 @@ def _hover_text(trial: Trial, measure: str) -> str:
 
 
 def _key_to_open(trials: Sequence[Trial]) -> str:
-    """Return the trial whose run a click opens: the first active one, else the first one."""
+    """Return the key of the trial whose run a click opens: the first active one, otherwise the first one."""
     with_run = [trial for trial in trials if trial.run is not None]
     candidates = [trial for trial in with_run if trial.status == log.RUNNING] or with_run
     return candidates[0].key if candidates else ""
 
 
 def importance_of(sweep: Sweep, trials: Sequence[Trial], folder: Path) -> dict[str, float]:
-    """Return setting -> share, largest first, from some trials; see :attr:`Study.importance`."""
+    """Return setting -> its share, largest first, from some trials; see :attr:`Study.importance`."""
     if sweep.is_search:
         return importance(folder, sweep)
     rows = [
@@ -148,9 +148,9 @@ class Study:
     """A sweep and the state of its trials.
 
     Attributes:
-        path: its folder.
-        sweep: the plan of the study.
-        trials: finished, active and waiting; of a search only those already drawn.
+                    path: the study's folder.
+                    sweep: the plan of the study.
+                    trials: its finished, active and waiting trials; in a search, only those that were drawn.
     """
 
     path: Path
@@ -164,7 +164,7 @@ class Study:
 
     @property
     def is_complete(self) -> bool:
-        """True if every run has finished, or was pruned."""
+        """Whether every run has finished or was pruned."""
         return sum(trial.status in log.OVER for trial in self.trials) >= self.sweep.total
 
     @property
@@ -174,7 +174,7 @@ class Study:
 
     @property
     def combinations(self) -> tuple[Combination, ...]:
-        """The trials by settings: the seeds of one combination together."""
+        """The trials grouped by settings, so that the seeds of one combination are together."""
         return combinations_of(self.trials, self.sweep.objective)
 
     def config_of(self, trial: Trial) -> RunConfig:
@@ -186,7 +186,7 @@ class Study:
         """Return the trial with a key.
 
         Raises:
-            UnknownNameError: there is none.
+                        UnknownNameError: there is none.
         """
         trials = {trial.key: trial for trial in self.trials}
         if key not in trials:
@@ -197,28 +197,29 @@ class Study:
         """Open the run of a trial.
 
         Raises:
-            RunStoreError: it has none, or its folder is missing.
+                        RunStoreError: the trial has no run, or the run's folder is missing.
         """
         if trial.run is None:
-            raise RunStoreError(f"trial {trial.number} (seed {trial.seed}) is {trial.status}: it has no run yet.")
+            raise RunStoreError(f"trial {trial.number} (seed {trial.seed}) is {trial.status}, so it has no run yet.")
         return open_run(trial.run)
 
     @property
     def best(self) -> Combination | None:
-        """The combination with the best median objective among those with most finished seeds; never by the test split.
+        """The combination with the best median objective, among those with the most finished seeds.
 
-        None before any has finished, and where data, protocol or task are studied: such losses are not comparable. To
-        compare within one of them: ``study.best_where(dataset="collegemsg")``.
+        None before any run has finished, and if data, protocol or task are studied, since their losses are not
+        comparable. Compare within one of these by ``study.best_where(dataset="collegemsg")``. The test split is never
+        used.
         """
         if any(decides_the_loss(name) for axis in self.sweep.axes for settings in axis.settings for name in settings):
             return None
         return self.best_where()
 
     def best_where(self, **settings: Any) -> Combination | None:
-        """Return the best of the combinations with some settings.
+        """Return the best combination among those with some settings.
 
         Raises:
-            UnknownNameError: a name is not studied.
+                        UnknownNameError: a name is not studied.
         """
         for name in settings:
             if name not in self.sweep.names:
@@ -235,23 +236,23 @@ class Study:
 
     @property
     def importance(self) -> dict[str, float]:
-        """Share of the objective's variation that each studied setting explains, largest first; empty if unknown yet.
+        """The share of the objective's variation that each setting explains, largest first; empty if not known yet.
 
-        Optuna's PED-ANOVA of the better half in a search; in a grid main effects: the variance of the means of each
-        axis's values over the variance of all runs, each less the mean of its seed. The rest to 1 is interaction
-        between settings.
+        In a search, it is Optuna's PED-ANOVA for the better half. In a grid, it is the variance of the means of an
+        axis's values over the variance of all runs, each minus the mean of its seed; the rest of the variation comes
+        from combinations of settings.
         """
         return importance_of(self.sweep, sorted(self.trials, key=lambda trial: trial.number), self.path)
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row for each trial: settings, status, objective, losses beside baselines, provenance, run, seconds."""
-        columns = list(self._row(Trial("", 0, {}, 0)))  # a search that has not begun has no trial
+        """One row per trial: settings, status, objective, losses next to baselines, provenance, run, seconds."""
+        columns = list(self._row(Trial("", 0, {}, 0)))  # a search that has not started has no trial
         return pd.DataFrame([self._row(trial) for trial in self.trials], columns=columns)
 
     def _row(self, trial: Trial) -> dict[str, Any]:
         values = dict(trial.values)
-        if values.get("skill_split") != "test":  # a pruned run has no test losses: these are of another split
+        if values.get("skill_split") != "test":  # a pruned run has no test losses, so these are from another split
             values |= dict.fromkeys(("persistence_loss", "mean_loss", "skill"))
         return {
             "trial": trial.number,
@@ -270,20 +271,21 @@ class Study:
 
     @property
     def figure(self) -> Figure:
-        """A line over one axis, a heat map over two, parallel coordinates over more; of a search, also its progress."""
+        """A line for one axis, a heat map for two, parallel coordinates for more; for a search also its progress."""
         return next(iter(self.panels().values()))[0]
 
     def heat_map(self, x: str | None = None, y: str | None = None, colour: str = "") -> Figure:
         """Draw medians over two of the studied settings.
 
         Args:
-            x: horizontal axis; by default the first setting.
-            y: vertical axis; by default the second.
-            colour: number of the runs that is shown, by default the objective; see ``runs.summary.SUMMARY_MEANINGS``.
+                        x: setting on the horizontal axis; by default the first one.
+                        y: setting on the vertical axis; by default the second one.
+                        colour: number of the runs that is shown (see ``runs.summary.SUMMARY_MEANINGS``); by default the
+                            objective.
 
         Raises:
-            ConfigError: fewer than two settings are studied, or one is named twice.
-            UnknownNameError: a name is not studied, or runs have no such number.
+                        ConfigError: fewer than two settings are studied, or the same one is given twice.
+                        UnknownNameError: a name is not studied, or runs have no such number.
         """
         return self.map_panel(x, y, colour)[0]
 
@@ -291,21 +293,21 @@ class Study:
         """Return :meth:`heat_map` with its caption."""
         names = self.sweep.names
         if len(names) < 2:
-            raise ConfigError(f"only {names[0]} is studied: a map needs two settings. study.figure draws a line.")
+            raise ConfigError(f"a map needs two settings, but only {names[0]} is studied. study.figure draws a line.")
         x = x or next(name for name in names if name != y)
         y = y or next(name for name in names if name != x)
         for name in (x, y):
             if name not in names:
                 raise UnknownNameError("setting of the study", name, names)
         if x == y:
-            raise ConfigError(f"x and y are both {x}: name two of {', '.join(names)}.")
+            raise ConfigError(f"x and y are both {x}. Give two of {', '.join(names)}.")
         measure = colour or self.sweep.objective
         numbers = {
             name for trial in self.trials for name, value in trial.values.items() if finite_number(value) is not None
         }
         if measure != self.sweep.objective and numbers and measure not in numbers:
             raise UnknownNameError("number of the runs", measure, numbers)
-        cells: dict[tuple[Any, Any], list[Combination]] = {}  # over any other settings
+        cells: dict[tuple[Any, Any], list[Combination]] = {}  # combinations that only differ in other settings
         for combination in combinations_of(self.trials, measure):
             cells.setdefault((combination.settings[x], combination.settings[y]), []).append(combination)
         least_is_best = self._least_is_best if measure == self.sweep.objective else measure not in ("skill", "hit_rate")
@@ -347,7 +349,7 @@ class Study:
         return panels
 
     def analysis(self) -> dict[str, CaptionedFigure]:
-        """Return the analysis of a shipped study, each figure with its caption; otherwise the study's own charts."""
+        """Return the figures and captions of a shipped study's analysis; for other studies, their own charts."""
         if not self.sweep.shipped:
             return self.panels()
         shipped = preset(self.sweep.shipped)
@@ -378,7 +380,7 @@ class Study:
                 key = (config.dataset, trial.seed, str(config.options.get("datasets")))
                 hashes.setdefault(key, set()).add(trial.provenance["data"])
         if any(len(group) > 1 for group in hashes.values()):
-            sentences.append("The data changed between runs (see the column data): start again with restart=True.")
+            sentences.append("The data changed between runs (see the column data). Start again with restart=True.")
         for trial in self.trials:
             sentences += [f"Trial {trial.number}, seed {trial.seed}: {note}" for note in trial.notes]
         return " ".join(sentences)
@@ -388,7 +390,7 @@ class Study:
         return "\n".join([head, self.summary()])
 
     def _repr_html_(self) -> str:
-        """Return text, best settings and table; ``lab.plot(study.figure)`` draws it."""
+        """Return text, best settings and table; the figure is drawn by ``lab.plot(study.figure)``."""
         table = self.table.drop(columns="run").to_html(
             na_rep="", index=False, escape=True, float_format=lambda value: f"{value:.4g}"
         )
@@ -404,14 +406,14 @@ def open_study(path: str | Path) -> Study:
     """Read a study from its folder; it may still be running.
 
     Raises:
-        RunStoreError: there is no study at that path, or a file of it is damaged.
-        ConfigError: it was written by a newer version.
+                    RunStoreError: there is no study at that path, or one of its files is damaged.
+                    ConfigError: a newer version wrote it.
     """
     folder = as_path(path, "path", RunStoreError)
     file = folder / SWEEP_FILE
     if not file.is_file():
         raise RunStoreError(
-            f"{path} is not a study: it has no {SWEEP_FILE}. Give a study's folder, such as runs/studies/figure8."
+            f"{path} is not a study, since it has no {SWEEP_FILE}. Give a study's folder, such as runs/studies/figure8."
         )
     learn_extensions(folder)
     return study_of(folder, read_sweep(file))

@@ -1,4 +1,4 @@
-"""Sweep: the runs of a study as data: a grid over settings, or a space to search."""
+"""Sweep: the runs of a study as data, either a grid of settings or a space to search."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dtdg_lab.studies.search_space import Choice, read_space
 
 SEED = "seed"
 FIELDS = frozenset(RunConfig.model_fields) - {"options"}
-DATA_OWNERS = ("datasets", "tasks")  # their options define the problem: losses of other data are not comparable
+DATA_OWNERS = ("datasets", "tasks")  # their options define the problem, so losses with other values are not comparable
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ class Axis:
     """One axis of a grid.
 
     Attributes:
-        name: of a setting, or of the property in which the cases differ.
-        values: labels of the cells along this axis.
-        settings: of each value, by flat names.
+                    name: a setting, or the property in which the cases differ.
+                    values: labels of the cells on this axis.
+                    settings: the settings of each value.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Axis:
 
     @property
     def is_cases(self) -> bool:
-        """True if its values are names of several settings each."""
+        """Whether its values are names of cases, with several settings each."""
         return any(tuple(settings) != (self.name,) or settings[self.name] != value for value, settings in self.pairs())
 
     def pairs(self) -> list[tuple[Any, Mapping[str, Any]]]:
@@ -52,44 +52,44 @@ class Axis:
         return list(zip(self.values, self.settings, strict=True))
 
     def to_dict(self) -> Any:
-        """Return the JSON form: a list of values, or an object of cases."""
+        """Return the axis as JSON values: a list of values, or a dict of cases."""
         return {value: dict(settings) for value, settings in self.pairs()} if self.is_cases else list(self.values)
 
 
 def axes_of(over: Mapping[str, Any]) -> tuple[Axis, ...]:
-    """Return the axes of a grid, each checked.
+    """Return the axes of a grid after checking them.
 
     Raises:
-        ConfigError: one is empty, repeats a value, or names a setting that cannot be studied.
-        UnknownNameError: there is no such setting.
+                    ConfigError: an axis is empty, repeats a value, or has a setting that cannot be studied.
+                    UnknownNameError: there is no such setting.
     """
     axes = tuple(_axis(name, values) for name, values in over.items())
     owners: dict[str, str] = {}
     for axis in axes:
         for name in {name for settings in axis.settings for name in settings}:
             if name in owners:
-                raise ConfigError(f"over: {axis.name!r} and {owners[name]!r} both set {name}. Keep one of them.")
+                raise ConfigError(f"over: {axis.name!r} and {owners[name]!r} both set {name}. Keep only one of them.")
             owners[name] = axis.name
     return axes
 
 
 def check_name(name: str, argument: str) -> None:
-    """Raise unless a name is a setting that may be studied.
+    """Check that a name is a setting that can be studied.
 
     Raises:
-        ConfigError: it is the seed.
-        UnknownNameError: there is no such setting.
+                    ConfigError: it is the seed.
+                    UnknownNameError: there is no such setting.
     """
     if name == SEED:
-        raise ConfigError(f"{argument} names 'seed', which cannot be studied: give seeds=(0, 1, 2).")
+        raise ConfigError(f"{argument} contains 'seed', which cannot be studied. Give seeds=(0, 1, 2) instead.")
     if name not in OPTIONS and name not in FIELDS:
         results = ("options", "schema", "data", "data_hash", "run", "status")
-        advice = "It is a result of a run, and no config can set it." if name in results else ""
+        advice = "It is a result of a run, so no config can set it." if name in results else ""
         raise UnknownNameError(f"setting in {argument}", name, {*OPTIONS, *FIELDS} - {SEED}, advice)
 
 
 def decides_the_loss(name: str) -> bool:
-    """Return True if losses under other values of a setting are not comparable: data, protocol, task."""
+    """Return whether losses with other values of a setting are not comparable, as for data, protocol and task."""
     return name in ("dataset", "protocol") or (name in OPTIONS and OPTIONS[name].owner in DATA_OWNERS)
 
 
@@ -98,25 +98,27 @@ def _axis(name: str, values: Any) -> Axis:
         return _cases(name, values)
     check_name(name, "over")
     if isinstance(values, str) or not (isinstance(values, Sequence) or hasattr(values, "tolist")):
-        raise ConfigError(f"over[{name!r}]={shortened(values)}: give a sequence of values, such as ({values!r},).")
+        raise ConfigError(
+            f"over[{name!r}]={shortened(values)} is invalid. Give a sequence of values, such as ({values!r},)."
+        )
     checked = tuple(_checked(name, value) for value in values)
     if not checked:
-        raise ConfigError(f"over[{name!r}] is empty: give it at least one value, or leave {name} out.")
+        raise ConfigError(f"over[{name!r}] is empty. Give it at least one value, or leave {name} out.")
     for index, value in enumerate(checked):
         if value in checked[:index]:
-            raise ConfigError(f"over[{name!r}] has {value!r} twice: give each value only once.")
+            raise ConfigError(f"over[{name!r}] has {value!r} twice. Give each value only once.")
     return Axis(name, checked, tuple({name: value} for value in checked))
 
 
 def _cases(name: str, cases: Mapping[str, Any]) -> Axis:
     if not cases:
-        raise ConfigError(f"over[{name!r}] is empty: give it at least one case, or leave {name} out.")
+        raise ConfigError(f"over[{name!r}] is empty. Give it at least one case, or leave {name} out.")
     checked = []
     for label, settings in cases.items():
         if not isinstance(label, str) or not isinstance(settings, Mapping):
             raise ConfigError(
-                f"over[{name!r}][{shortened(label)}]={shortened(settings)}: a case is a name and its settings, such as "
-                "{'slow': {'congestion': 'one_slow', 'congestion_ms': 20.0}}."
+                f"over[{name!r}][{shortened(label)}]={shortened(settings)} is invalid. Give a name and its settings, "
+                "such as {'slow': {'congestion': 'one_slow', 'congestion_ms': 20.0}}."
             )
         for setting in settings:
             check_name(setting, f"over[{name!r}][{label!r}]")
@@ -125,7 +127,7 @@ def _cases(name: str, cases: Mapping[str, Any]) -> Axis:
 
 
 def _checked(name: str, value: Any) -> Any:
-    """Return the value as a config stores it, so that 1 and 1.0 are the same number."""
+    """Return the value as a config stores it, in which 1 and 1.0 are the same number."""
     if name == "dataset" and hasattr(value, "store"):
         return value.store()
     if name == "parts" and value == 0:
@@ -149,10 +151,10 @@ class Cell:
     """One run of a sweep or race.
 
     Attributes:
-        number: of its settings among those of the grid, from 0.
-        settings: its values along each axis of the sweep.
-        seed: of its run.
-        config: of its run.
+                    number: number of its settings among those of the grid, from 0.
+                    settings: its value on each axis of the sweep.
+                    seed: the seed of its run.
+                    config: the settings of its run.
     """
 
     number: int
@@ -162,7 +164,7 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """Its identity; see :func:`key_of`."""
+        """A key that identifies the run; see :func:`key_of`."""
         return key_of(self.config)
 
     def __str__(self) -> str:
@@ -171,7 +173,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A combination that is not run, and why."""
+    """A combination that is not trained, and why."""
 
     settings: Mapping[str, Any]
     reason: str
@@ -179,33 +181,37 @@ class Skipped:
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """The runs of a study: a grid over settings, or a space to search with Optuna.
+    """The runs of a study: a grid of settings, or a space to search with Optuna.
 
-    A grid is ``over={"full_snapshots": (1, 2), "alpha": (0.1, 0.6)}``, a search
-    ``space={"learning_rate": log_uniform(1e-4, 1e-1)}, trials=30``. Both may contain every setting of the glossary,
-    and ``system``, ``model``, ``dataset`` and ``protocol``. The values of an axis may also be named cases of several
-    settings each: ``over={"network": {"quiet": {}, "slow": {"congestion": "one_slow", "congestion_ms": 20.0}}}``.
+    A grid is written as ``over={"full_snapshots": (1, 2), "alpha": (0.1, 0.6)}``, a search as
+    ``space={"learning_rate": log_uniform(1e-4, 1e-1)}, trials=30``. Both may contain all settings of the glossary, and
+    ``system``, ``model``, ``dataset`` and ``protocol``. Values of an axis may also be named cases with several settings
+    each: ``over={"network": {"quiet": {}, "slow": {"congestion": "one_slow", "congestion_ms": 20.0}}}``.
 
-    All configs of a grid are created, and so checked, with it. If ``ranks`` are studied and the base has as many
-    partitions as ranks, so has every cell.
+    All configs of a grid are created and checked with it. If ``ranks`` are studied and the base has as many parts as
+    ranks, so has every cell.
 
     Attributes:
-        base: settings of all runs, except for the studied ones.
-        over: axis -> its values, or case -> settings.
-        seeds: of every combination; by default 0, 1, 2 for a grid, and the base's own for a search.
-        space: setting -> what it is drawn from.
-        trials: number of combinations to draw.
-        sampler: ``tpe`` or ``random``.
-        skip: combinations that are not run: mappings of axis -> value or list of values; all axes must match.
-            ``"refused"`` skips those that no config allows. They are reported as ``skipped``.
-        objective: number of a run by which trials are compared; see ``runs.summary.SUMMARY_MEANINGS``,
-            ``validation_loss`` (the last) or ``best_validation_loss``.
-        goal: ``min`` or ``max``: which value of the objective is best.
-        shipped: name of the shipped study whose analysis applies.
+                    base: settings of all runs, except for the studied ones.
+                    over: axis -> its values, or its cases with their settings.
+                    seeds: seeds of every combination; by default 0, 1, 2 for a grid, and the base's seed for a search.
+                    space: setting -> what it is drawn from.
+                    trials: number of combinations to draw.
+                    sampler: ``tpe`` or ``random``.
+                    skip: combinations that are not trained, as mappings of axis -> value or list of values; all axes of
+                        a mapping
+                                    must match. ``"refused"`` skips those that no config allows. They are listed in
+                                    ``skipped``.
+                    objective: number of a run by which trials are compared: one of ``runs.summary.SUMMARY_MEANINGS``,
+                        such as
+                                    ``validation_loss`` (the last one), or ``best_validation_loss``.
+                    goal: ``min`` or ``max``, whichever value of the objective is best.
+                    shipped: name of the shipped study whose analysis is used.
 
     Raises:
-        ConfigError: there is nothing to study, a name or value is invalid, two cells are the same run, or the
-            objective depends on the test split.
+                    ConfigError: there is nothing to study, a name or value is invalid, two cells are the same run, or
+                    the
+                                    objective depends on the test split.
     """
 
     base: RunConfig
@@ -221,29 +227,31 @@ class Sweep:
 
     def __post_init__(self) -> None:
         if not isinstance(self.base, RunConfig):
-            raise ConfigError(f"base={shortened(self.base)}: give a RunConfig, the settings of all runs.")
+            raise ConfigError(
+                f"base={shortened(self.base)} is invalid. Give a RunConfig with the settings of all runs."
+            )
         if bool(self.over) == bool(self.space):
             problem = "both over= and space= are given" if self.over else "there is nothing to study"
             raise ConfigError(
-                f"{problem}: give over={{'alpha': (0.1, 0.6)}} for a grid, or space={{'learning_rate': "
+                f"{problem}. Give over={{'alpha': (0.1, 0.6)}} for a grid, or space={{'learning_rate': "
                 "log_uniform(1e-4, 1e-1)}, trials=30 for a search."
             )
         check_objective(self.objective)
         if self.goal not in ("min", "max"):
-            raise ConfigError(f"goal={self.goal!r}: allowed 'min' and 'max'.")
+            raise ConfigError(f"goal={self.goal!r} is invalid. Give 'min' or 'max'.")
         default = (0, 1, 2) if self.over else (self.base.seed,)
         seeds = tuple(option("seed").check(seed) for seed in (default if self.seeds is None else self.seeds))
         if not seeds or len(set(seeds)) < len(seeds):
-            raise ConfigError(f"seeds={seeds}: give at least one seed, and each only once.")
+            raise ConfigError(f"seeds={seeds} are invalid. Give at least one seed, and each only once.")
         object.__setattr__(self, "seeds", seeds)
         if self.space:
             self._check_space()
         elif self.trials or self.sampler != "tpe":
-            raise ConfigError("trials= and sampler= apply to a search: give them with space=, or leave them out.")
+            raise ConfigError("trials= and sampler= apply only to a search. Give them with space=, or leave them out.")
         rules = _read_rules(self.skip, [axis.name for axis in self.axes], is_search=self.is_search)
         object.__setattr__(self, "skip", rules)
         if not self.space and not self.cells:
-            raise ConfigError(f"all {len(self.skipped)} combinations are skipped. The first: {self.skipped[0].reason}")
+            raise ConfigError(f"all {len(self.skipped)} combinations are skipped; the first: {self.skipped[0].reason}")
 
     def _check_space(self) -> None:
         spaces = {name: read_space(name, space) for name, space in self.space.items()}
@@ -251,29 +259,31 @@ class Sweep:
         if self.sampler not in SAMPLERS:
             raise UnknownNameError("sampler", self.sampler, SAMPLERS)
         if isinstance(self.trials, bool) or not isinstance(self.trials, int) or self.trials < 1:
-            raise ConfigError(f"trials={self.trials!r}: give the number of combinations that the search draws.")
+            raise ConfigError(
+                f"trials={self.trials!r} is invalid. Give the number of combinations that the search draws."
+            )
         for name, space in spaces.items():
             check_name(name, "space")
             if decides_the_loss(name):
                 raise ConfigError(
-                    f"space names {name!r}, which is fixed in a search: it defines the problem or its score, and "
-                    f"losses of different data or tasks are not comparable. Study it in a grid: over={{{name!r}: ...}}."
+                    f"space contains {name!r}, which is fixed in a search: losses of different data or tasks are not "
+                    f"comparable. Study it in a grid: over={{{name!r}: ...}}."
                 )
             for value in space.values if isinstance(space, Choice) else space.bounds():
                 self._check_value(name, value)
 
     def _check_value(self, name: str, value: Any) -> None:
-        """Check a value of a search by itself; combinations are checked when they are drawn."""
+        """Check one value of a search; combinations are checked when they are drawn."""
         if name in CATALOGUED:
             CATALOGUED[name](value)
             return
         option(name).check(value)
         if name not in self.base.flat and not set(CATALOGUED) & set(self.space):
-            self.config_of({name: value}, self.all_seeds[0])  # which names the owner of the setting
+            self.config_of({name: value}, self.all_seeds[0])  # raises an error that names the owner of the setting
 
     @property
     def is_search(self) -> bool:
-        """True if combinations are drawn, not listed."""
+        """Whether combinations are drawn instead of listed."""
         return bool(self.space)
 
     @property
@@ -288,19 +298,19 @@ class Sweep:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the studied settings: axes of a grid, settings of a search."""
+        """Names of the studied settings: the axes of a grid, or the settings of a search."""
         return tuple(self.space) if self.space else tuple(axis.name for axis in self.axes)
 
     @property
     def total(self) -> int:
-        """Number of its runs."""
+        """The number of its runs."""
         return self.trials * len(self.all_seeds) if self.space else len(self.cells)
 
     def config_of(self, settings: Mapping[str, Any], seed: int) -> RunConfig:
         """Return the config of a combination of settings.
 
         Raises:
-            ConfigError: no config allows it.
+                        ConfigError: no config allows these settings.
         """
         parts_follow = "ranks" in settings and "parts" not in settings and self.base.parts == self.base.ranks
         return self.base.replace(**({"parts": 0} if parts_follow else {}), **settings, seed=seed)
@@ -310,8 +320,8 @@ class Sweep:
         combinations = list(itertools.product(*(axis.pairs() for axis in self.axes)))
         if len(combinations) * len(self.all_seeds) > MOST_RUNS:
             raise ConfigError(
-                f"the grid has {len(combinations):,} combinations of {len(self.all_seeds)} seeds: at most "
-                f"{MOST_RUNS:,} runs are allowed. Take fewer values, or search: space=..., trials=30."
+                f"the grid has {len(combinations):,} combinations with {len(self.all_seeds)} seeds each, but at most "
+                f"{MOST_RUNS:,} runs are allowed. Give fewer values, or search with space=..., trials=30."
             )
         skipped: list[Skipped] = []
         cells: list[Cell] = []
@@ -344,12 +354,12 @@ class Sweep:
                 return Skipped(labels, without_lists(error))
             case = ", ".join(f"{name}={value!r}" for name, value in labels.items())
             raise ConfigError(
-                f"over: {case} is not allowed: {without_lists(error)} Leave it out, or all such with skip='refused'."
+                f"over: {case} is not allowed. {without_lists(error)} Leave it out, or all such by skip='refused'."
             ) from error
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """The runs of a grid, all combinations of the first seed first; none of a search."""
+        """The runs of a grid, with all combinations of the first seed first; none in a search."""
         return () if self.space else self._expanded[0]
 
     @cached_property
@@ -359,11 +369,11 @@ class Sweep:
 
     @property
     def skipped(self) -> tuple[Skipped, ...]:
-        """The combinations of a grid that are not run."""
+        """The combinations of a grid that are not trained."""
         return () if self.space else self._expanded[1]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
+        """Return the sweep as JSON values."""
         rules = [rule if rule == REFUSED else {name: list(rule[name]) for name in rule} for rule in self.skip]
         return {
             "schema": SCHEMA,
@@ -385,10 +395,10 @@ class Sweep:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Sweep:
-        """Read the form that :meth:`to_json` wrote, or a handwritten one; omitted entries have their defaults.
+        """Read what :meth:`to_json` returned, or JSON written by hand; missing entries have their defaults.
 
         Raises:
-            ConfigError: it is not a sweep, or has a newer schema.
+                        ConfigError: it is not a sweep, or has a newer schema.
         """
         try:
             data = json.loads(text)
@@ -397,7 +407,9 @@ class Sweep:
         if not isinstance(data, dict) or "base" not in data:
             raise ConfigError("the sweep is not a JSON object with a base. Write one with Sweep(...).to_json().")
         if data.get("schema", SCHEMA) != SCHEMA:
-            raise ConfigError(f"the sweep has schema {data['schema']!r}; this version reads {SCHEMA}. Update dtdg_lab.")
+            raise ConfigError(
+                f"the sweep has schema {data['schema']!r}, but this version reads schema {SCHEMA}. Update dtdg_lab."
+            )
         for name in data:
             if name not in _KEYS:
                 raise UnknownNameError("entry of a sweep", name, _KEYS)
@@ -406,7 +418,7 @@ class Sweep:
 
     @classmethod
     def load(cls, path: str | Path) -> Sweep:
-        """Read a file (see :meth:`from_json`)."""
+        """Read a sweep from a file (see :meth:`from_json`)."""
         try:
             return cls.from_json(as_path(path, "path", ConfigError).read_bytes())
         except OSError as error:
@@ -434,7 +446,7 @@ class Sweep:
 
 
 def key_of(config: RunConfig) -> str:
-    """Return 16 hexadecimal digits of a run's settings."""
+    """Return 16 hexadecimal digits that identify a run's settings."""
     return hashlib.sha256(config.to_json().encode()).hexdigest()[:16]
 
 
@@ -452,14 +464,14 @@ def _read_rules(skip: Any, axes: Sequence[str], *, is_search: bool) -> tuple[Any
             rules.append({name: tuple(v) if isinstance(v, several) else (v,) for name, v in rule.items()})
         else:
             raise ConfigError(
-                f"skip={shortened(rule)}: 'refused' and, in a grid, mappings such as {{'system': 'single', 'ranks': "
-                "[2, 4]}} are allowed. In a search, invalid combinations are always skipped and reported."
+                f"skip={shortened(rule)} is invalid. Give 'refused' or, in a grid, mappings like {{'system': 'single', "
+                "'ranks': [2, 4]}}. In a search, invalid combinations are always skipped and listed."
             )
     return tuple(rules)
 
 
 def without_lists(error: ConfigError) -> str:
-    """Return the text of an error, without the list of all allowed names."""
+    """Return the text of an error without long lists of allowed names."""
     return re.sub(r" Allowed: [a-z0-9_, -]{120,}\.", "", str(error))
 
 
@@ -474,12 +486,12 @@ def preset_sweep(preset: StudyPreset, base: RunConfig | None, *, quick: bool) ->
     """Return the runs of a shipped study.
 
     Args:
-        preset: the study.
-        base: settings in place of the study's own data, model and sizes.
-        quick: its short form.
+                    preset: the study.
+                    base: settings to use instead of the study's own data, model and sizes.
+                    quick: whether to return its short form.
 
     Raises:
-        ConfigError: the base's system lacks the studied option.
+                    ConfigError: the base's system lacks the studied option.
     """
     config = base or RunConfig(**preset.base, **(preset.quick if quick else preset.full))
     preset.check(config)

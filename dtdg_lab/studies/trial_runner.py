@@ -1,4 +1,4 @@
-"""Trials of studies and races: each is started, resumed after a kill, stopped early, and always recorded."""
+"""Trials of studies and races: how they are started, resumed, stopped early and recorded."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ if TYPE_CHECKING:
 
 
 POLL_S = 0.1
-PATIENCE_S = 5.0  # for remaining processes of a run to record its end, or a heartbeat
+PATIENCE_S = 5.0  # how long to wait until the remaining processes of a run record its end, or a heartbeat
 KILLED = "the process that trained it was killed"
 
 
 def find_run(config: RunConfig, started_ns: int, folders: set[Path], excluded: set[Path]) -> Path | None:
-    """Return the run that was created for a config after a moment, although the study did not record it.
+    """Return the run that was created for a config after some time, if a study was killed before recording it.
 
     Args:
-        config: of the run.
-        started_ns: nanoseconds since 1970.
-        folders: that hold runs.
-        excluded: resolved run folders that belong to other trials.
+                    config: settings of the run.
+                    started_ns: earliest time of its creation, in nanoseconds since 1970.
+                    folders: folders of runs.
+                    excluded: resolved folders of runs that belong to other trials.
     """
     for folder in folders:
         for path in sorted(folder.glob(f"*-{config.short_hash}*")):
             try:
                 run = RunDirectory.open(path)
-                created_ns = run.config_file.stat().st_mtime_ns  # it is written once, when the folder is created
+                created_ns = run.config_file.stat().st_mtime_ns  # the file is written once, when the folder is created
                 if created_ns >= started_ns and path.resolve() not in excluded and run.config() == config:
                     return path
             except (RunStoreError, ConfigError):
@@ -70,14 +70,14 @@ def find_run(config: RunConfig, started_ns: int, folders: set[Path], excluded: s
 
 
 def wait_until_final(path: Path, *, on_engines: bool) -> str:
-    """Return the final state of a run; wait while engines train it, and end a run without processes.
+    """Return the final state of a run. Wait while engines train it, and end it if it has no process.
 
     Args:
-        path: of the run.
-        on_engines: whether engines train it, which outlive the process that started it.
+                    path: the run's folder.
+                    on_engines: whether engines train it, which outlive the process that started it.
 
     Raises:
-        RunStoreError: there is no run at that path.
+                    RunStoreError: there is no run at that path.
     """
     run = RunDirectory.open(path)
     quiet_since: float | None = None
@@ -91,7 +91,7 @@ def wait_until_final(path: Path, *, on_engines: bool) -> str:
             if not is_young and time.monotonic() - quiet_since >= (PATIENCE_S if notes else 0.0):
                 try:
                     finish(run, "failed", KILLED)
-                except LabError as error:  # its records are damaged: they are kept unchanged
+                except LabError as error:  # its records are damaged, and are kept as they are
                     run.write_status("failed", reason=f"{KILLED}; {error}", attempt=status["attempt"])
                 continue
         time.sleep(POLL_S)
@@ -99,10 +99,10 @@ def wait_until_final(path: Path, *, on_engines: bool) -> str:
 
 
 def resume(path: Path, session: Session | None) -> bool:
-    """Resume a run from its checkpoint on a session's engines and wait for its end; return False if it cannot be.
+    """Resume a run from its checkpoint on a session's engines and wait for its end; return False if that is impossible.
 
     Raises:
-        RunFailedError: it failed again.
+                    RunFailedError: the run failed again.
     """
     run = RunDirectory.open(path)
     if session is None or not run.checkpoint_file.is_file():
@@ -117,38 +117,40 @@ def resume(path: Path, session: Session | None) -> bool:
         if run.recorded_status()["state"] not in ENDED:
             next(active for active in session.under_way if active.path.resolve() == path.resolve()).stop()
         raise
-    except LabError as error:  # a checkpoint of another version or data: the run restarts
+    except LabError as error:  # the checkpoint is from another version or other data, so the run starts again
         if is_refusal(error):
             raise
         return False
     return True
 
 
-ENDS_STUDY = (RunStoreError, ControlError, ClusterError, RunInterruptedError)  # not caused by a trial
+ENDS_STUDY = (RunStoreError, ControlError, ClusterError, RunInterruptedError)  # errors that no trial causes
 JOIN_S, STOP_PATIENCE_S = 0.2, 30.0
-NEWEST = 64  # finished runs from which the remaining time is estimated
+NEWEST = 64  # number of newest finished runs from which the remaining time is estimated
 Decide = Callable[[Trial, Sequence[Trial]], Judge | None]
 
 
 class TrialRunner:
-    """Executes trials on a session's engines or in this process; ``stop`` may be called from another thread.
+    """Trains trials on a session's engines or in this process; other threads may call ``stop``.
 
     Args:
-        folder: of a study or race, which this process holds for writing.
-        kind: ``study`` or ``race``.
-        session: whose engines train; this process where None.
-        runs_dir: folder for runs, without a session.
-        decide: returns the judge of a trial's evaluations, from the trial and the others.
-        resumes: resume an interrupted run from its checkpoint on engines; otherwise restart it.
-        start: receives each trial whose run starts, with the run's observable part. It and the next two are called
-            one at a time; their errors end the study.
-        evaluated: called after every evaluation of the validation split; None without one.
-        report: called after every trial, and before the first.
-        bar: a progress bar.
+                    folder: folder of a study or race, whose lock this process holds.
+                    kind: ``study`` or ``race``.
+                    session: the session whose engines train; None for this process.
+                    runs_dir: folder for runs if there is no session.
+                    decide: returns the function that judges a trial's evaluations, given the trial and the others.
+                    resumes: whether an interrupted run on engines resumes from its checkpoint; otherwise it starts
+                        again.
+                    start: called with each trial whose run starts, and with the run. Like the next two functions it is
+                        called by
+                                    one thread at a time, and its errors end the study.
+                    evaluated: called after every evaluation on the validation split; None for no function.
+                    report: called before the first trial and after every trial.
+                    bar: a progress bar.
 
     Attributes:
-        trials: by key, in their current state.
-        stopped: True once a stop was requested.
+                    trials: key -> trial, as it is now.
+                    stopped: whether a stop was requested.
     """
 
     def __init__(
@@ -171,24 +173,24 @@ class TrialRunner:
         self._journal = TrialJournal(folder)
         self.trials = {trial.key: trial for trial in self._journal.read()}
         self.stopped = False
-        self._keys: set[str] | None = None  # of the trials of this call; all of a search
+        self._keys: set[str] | None = None  # keys of the trials of this call; None in a search
         self._ending = threading.Event()
         self._storing, self._calling = threading.RLock(), threading.RLock()
-        self._active: dict[str, Any] = {}  # runs by the key of their trial
+        self._active: dict[str, Any] = {}  # key of a trial -> its active run
         self._caller_errors: list[BaseException] = []
 
     # many trials
 
     def execute(self, cells: Sequence[Cell], *, parallel: bool = False) -> None:
-        """Execute the missing trials in their order, those left unfinished by an earlier call first.
+        """Train the missing trials in order, after those that an earlier call left unfinished.
 
         Args:
-            cells: of the grid.
-            parallel: two at a time, on disjoint halves of the session's engines.
+                        cells: cells of the grid.
+                        parallel: whether two are trained at the same time, on halves of the session's engines.
 
         Raises:
-            RunFailedError: a run was stopped, and the study with it.
-            LabError: no trial can be executed now, for example because the disk is full.
+                        RunFailedError: a run was stopped, and the study with it.
+                        LabError: no trial can be trained now, for example since the disk is full.
         """
         self._keys = {cell.key for cell in cells}
         self.report()
@@ -202,7 +204,7 @@ class TrialRunner:
         def on_half(half: Sequence[int]) -> None:
             try:
                 self._execute_in_turn(waiting, half)
-            except BaseException as error:  # re-raised in the thread that called
+            except BaseException as error:  # raised again in the calling thread
                 errors.append(error)
                 self._ending.set()
 
@@ -218,7 +220,7 @@ class TrialRunner:
                     thread.join(JOIN_S)
         except KeyboardInterrupt:
             self.stop()
-            for thread in threads:  # they record how their runs ended, and own the folder until then
+            for thread in threads:  # they write to the folder until they have recorded how their runs ended
                 thread.join(STOP_PATIENCE_S)
             raise
         if errors:
@@ -233,14 +235,14 @@ class TrialRunner:
             except IndexError:
                 return
             if half is None and self._session is not None and not self._session.ready:
-                self._session.repair()  # an engine died with the run before
+                self._session.repair()  # an engine died during the previous run
             self.execute_one(self._trial(cell), cell.config, None if half is None else half[: cell.config.ranks])
 
     def _trial(self, cell: Cell) -> Trial:
         return self.trials.get(cell.key) or planned(cell)
 
     def stop(self) -> None:
-        """Stop the active runs and start no more; in this process at the next evaluation of the validation split."""
+        """Stop the active runs and start no more; runs in this process stop after their next validation evaluation."""
         self.stopped = True
         self._ending.set()
         for run in list(self._active.values()):
@@ -258,18 +260,18 @@ class TrialRunner:
         with self._calling:
             try:
                 callback(*arguments)
-            except BaseException as error:  # not caused by a run
+            except BaseException as error:  # an error of the caller's function, not of a run
                 self._caller_errors.append(error)
                 raise
 
     # one trial
 
     def execute_one(self, trial: Trial, config: RunConfig, engines: Sequence[int] | None = None) -> Trial:
-        """Return the trial in its final state, by the run of an earlier call or by a run executed now.
+        """Return the trial in its final state, from the run of an earlier call or from a run trained now.
 
         Raises:
-            RunFailedError: its run was stopped; the study ends with it.
-            LabError: no trial can be executed now.
+                        RunFailedError: its run was stopped, which ends the study.
+                        LabError: no trial can be trained now.
         """
         if trial.status in log.OVER:
             return trial
@@ -289,8 +291,8 @@ class TrialRunner:
         return trial
 
     def forget(self, trial: Trial, reason: str) -> None:
-        """Mark a trial for another execution, because its run is outdated."""
-        self.put(self._add_note(replace(trial.reset(), status=log.INTERRUPTED), f"{reason}: restarted"))
+        """Mark a trial to be trained again, since its run is outdated."""
+        self.put(self._add_note(replace(trial.reset(), status=log.INTERRUPTED), f"{reason}, so it starts again"))
 
     def _add_note(self, trial: Trial, note: str) -> Trial:
         if self.bar is not None and not self.bar.disable:
@@ -298,24 +300,24 @@ class TrialRunner:
         return replace(trial, notes=(*trial.notes, note))
 
     def _continue(self, trial: Trial, config: RunConfig, other_trials: Sequence[Trial]) -> Trial:
-        """Return the trial by the run that an earlier call started; unfinished if it has to restart."""
+        """Return the trial with the result of an earlier call's run; unfinished if it must start again."""
         path = trial.run
         if path is None:
             excluded = {recorded.run.resolve() for recorded in other_trials if recorded.run is not None}
             folders = {self._runs_dir} | ({self._session.runs_dir} if self._session is not None else set())
             path = find_run(config, trial.asked_ns, folders, excluded)
             if path is None:
-                return trial  # it was killed before the run had a folder
+                return trial  # the process was killed before the run had a folder
         trial = self.put(replace(trial, run=path))
         if not (path / "config.json").is_file():
-            return self._add_note(trial, f"its run {path.name} is gone: restarted")
+            return self._add_note(trial, f"its run {path.name} is gone, so it starts again")
         state = wait_until_final(path, on_engines=trial.on_engines)
         if state == "finished" and (self._resumes or self._decide(trial, other_trials) is None):
-            return self._record_end(trial, open_run(path))  # else no stopping rule watched it after the kill
+            return self._record_end(trial, open_run(path))  # otherwise, no stopping rule watched it after the kill
         try:
             if not self._resumes or not resume(path, self._session):
                 return self._add_note(
-                    trial, f"its run {path.name} was {state} when the {self._kind} was called again: restarted"
+                    trial, f"its run {path.name} was {state} when the {self._kind} was called again, so it starts again"
                 )
         except RunFailedError as error:
             return self._record_failure(trial, str(error))
@@ -333,7 +335,7 @@ class TrialRunner:
             with self._storing:
                 self._active[trial.key] = run
                 trial = self.put(replace(trial, run=Path(run.path)))
-            if self.stopped:  # during its start
+            if self.stopped:  # the stop came while the run started
                 _end(run)
             self._notify(self._on_start, trial, run)
 
@@ -355,7 +357,7 @@ class TrialRunner:
             if error in self._caller_errors:
                 self._record_interruption(trial, reason)
                 raise
-            return self._record_failure(trial, reason)  # caused by this trial: others continue
+            return self._record_failure(trial, reason)  # caused by this trial, so others continue
         except BaseException as error:
             self._record_interruption(trial, type(error).__name__)
             raise
@@ -406,7 +408,7 @@ class TrialRunner:
 
 
 def _end(run: Any) -> None:
-    """Stop a run on engines, unless it is ending already."""
+    """Stop a run on engines, unless it is already ending."""
     if hasattr(run, "stop"):
         end_run(run)
 
@@ -420,13 +422,14 @@ def progress_bar(total: int, progress: bool) -> Iterator[Any]:
 
 
 def time_left(trials: Sequence[Trial], remaining: Sequence[Cell]) -> float | None:
-    """Return the remaining seconds of the runs; None before one is finished.
+    """Return the remaining seconds of the runs; None if none has finished yet.
 
-    Each takes its epochs times the median epoch time of the finished runs that share most settings with it.
+    Each run is expected to take its number of epochs times the median epoch time of the finished runs that share the
+    most settings with it.
 
     Args:
-        trials: of the study.
-        remaining: the runs that have not started.
+                    trials: trials of the study.
+                    remaining: cells whose runs have not started.
     """
     finished = [
         (trial.settings, trial.seconds / trial.values["epochs"])

@@ -1,4 +1,4 @@
-"""Trials of studies and races in an Optuna journal: a file to which every change of a trial is appended."""
+"""Trials of studies and races in an Optuna journal, a file to which every change of a trial is appended."""
 
 from __future__ import annotations
 
@@ -28,30 +28,33 @@ from dtdg_lab.studies.sweep import Cell
 FILE, OLD_FILE = "optuna.journal", "trials.jsonl"
 WAITING, RUNNING, FINISHED, PRUNED = "waiting", "running", "finished", "pruned"
 FAILED, INTERRUPTED, REFUSED = "failed", "interrupted", "refused"
-OVER = (FINISHED, PRUNED, REFUSED)  # these are not run again
+OVER = (FINISHED, PRUNED, REFUSED)  # trials with these states are not trained again
 _STATES: Mapping[str, TrialState] = {FINISHED: TrialState.COMPLETE, PRUNED: TrialState.PRUNED}
 _STUDY, _ATTRIBUTE = "trials", "trial"
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One run of a study or race, planned or executed.
+    """One run of a study or race, planned or trained.
 
     Attributes:
-        key: identifies it.
-        number: of its combination of settings, from 0.
-        settings: its values along the studied axes.
-        seed: of its run.
-        status: waiting, running, finished, pruned, failed, interrupted; in a search also refused, for invalid settings.
-        reason: why it ended early or failed.
-        run: folder of its run, if it has one.
-        values: numbers of its run; see ``runs.summary.SUMMARY_MEANINGS``.
-        provenance: protocol, purge gap and data of its run; see ``runs.provenance``.
-        curve: (epochs done, loss) of every evaluation of the validation split.
-        seconds: its duration.
-        notes: other events, as text.
-        asked_ns: time of its last start, nanoseconds since 1970; 0 before the first.
-        on_engines: whether it was started on a session's engines, which outlive the process that started it.
+                    key: identifies the trial.
+                    number: number of its combination of settings, from 0.
+                    settings: its values on the studied axes.
+                    seed: the seed of its run.
+                    status: waiting, running, finished, pruned, failed or interrupted; in a search also refused, for
+                        invalid
+                                    settings.
+                    reason: why it ended early or failed.
+                    run: folder of its run, if it has one.
+                    values: numbers of its run (see ``runs.summary.SUMMARY_MEANINGS``).
+                    provenance: protocol, purge gap and data of its run (see ``runs.provenance``).
+                    curve: (completed epochs, loss) of every evaluation on the validation split.
+                    seconds: how long it took.
+                    notes: other events, as text.
+                    asked_ns: time of its last start, in nanoseconds since 1970; 0 before the first.
+                    on_engines: whether it was started on a session's engines, which outlive the process that started
+                        it.
     """
 
     key: str
@@ -70,7 +73,7 @@ class Trial:
     on_engines: bool = False
 
     def reset(self) -> Trial:
-        """Return the trial before its first start, with its notes."""
+        """Return the trial as before its first start, but with its notes."""
         return Trial(self.key, self.number, self.settings, self.seed, notes=self.notes)
 
 
@@ -80,43 +83,44 @@ def planned(cell: Cell, **attributes: Any) -> Trial:
 
 
 class TrialJournal:
-    """The journal of a study or race: Optuna has a trial for every start of a run.
+    """The journal of a study or race, in which every start of a run is a trial of Optuna.
 
     Args:
-        folder: of the study, ``<runs>/studies/<name>``: run paths are stored relative to ``<runs>``.
+                    folder: the study's folder, ``<runs>/studies/<name>``. Paths of runs are stored relative to
+                        ``<runs>``.
     """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
         self._folder, self._runs = folder, folder.parent.parent
-        self._study: optuna.Study | None = None  # once something is written
-        self._open: dict[str, int] = {}  # Optuna's number of every trial that has not ended
+        self._study: optuna.Study | None = None  # set when something is written
+        self._open: dict[str, int] = {}  # key of a trial that has not ended -> its number in Optuna
 
     def read(self) -> list[Trial]:
-        """Return the trials in their current state, in the order of their first start.
+        """Return the trials as they are now, in the order of their first start.
 
-        A last line that was truncated by a kill is ignored.
+        A last line that a kill cut off is ignored.
 
         Raises:
-            RunStoreError: the file cannot be read, another line is damaged, or an older version wrote it.
+                        RunStoreError: the file cannot be read, another line is damaged, or an older version wrote it.
         """
         if (self._folder / OLD_FILE).exists():
             raise RunStoreError(
-                f"an older version wrote {self._folder / OLD_FILE}: start again under another name, or a study with "
-                "restart=True."
+                f"{self._folder / OLD_FILE} is from an older version. Start again under another name, or start a study "
+                "again with restart=True."
             )
         if not self.path.exists():
             return []
         trials: dict[str, Trial] = {}
         try:
             lines = self.path.read_bytes().splitlines(keepends=True)
-            if lines and lines[-1].endswith(b"\n"):  # Optuna ignores any damage to the last line
+            if lines and lines[-1].endswith(b"\n"):  # checked here, since Optuna ignores a damaged last line
                 json.loads(lines[-1])
             storage = open_journal(self._folder)
             studies = {study.study_name: study._study_id for study in storage.get_all_studies()}
             stored = storage.get_all_trials(studies[_STUDY], deepcopy=False) if _STUDY in studies else []
             for one in stored:
-                if _ATTRIBUTE in one.user_attrs:  # else it was killed before its first line
+                if _ATTRIBUTE in one.user_attrs:  # otherwise the process was killed before it wrote the trial
                     trial = self._trial(one.user_attrs[_ATTRIBUTE])
                     trials[trial.key] = trial
                     if not one.state.is_finished():
@@ -135,10 +139,10 @@ class TrialJournal:
         return Trial(**{**attributes, "curve": curve, "run": run, "notes": tuple(attributes["notes"])})
 
     def put(self, trial: Trial) -> None:
-        """Record the present state of a trial.
+        """Record a trial as it is now.
 
         Raises:
-            RunStoreError: the disk is full, or the folder cannot be written.
+                        RunStoreError: the disk is full, or the folder cannot be written.
         """
         run = None if trial.run is None else str(self._relative(trial.run))
         attributes = json.loads(dumps(asdict(replace(trial, run=None)) | {"run": run}))
@@ -162,9 +166,9 @@ class TrialJournal:
 
 
 def open_journal(folder: Path) -> JournalStorage:
-    """Open the journal of a study, which must exist or is created.
+    """Open the journal of a study; it is created if it does not exist.
 
-    The study's lock excludes other writers; Optuna's own lock would remain after a kill.
+    The study's lock keeps other writers out. Optuna's own lock would stay behind after a kill.
     """
     no_lock: Any = SimpleNamespace(acquire=lambda: True, release=lambda: None)
     with quiet():
@@ -172,12 +176,12 @@ def open_journal(folder: Path) -> JournalStorage:
 
 
 def open_optuna_study(folder: Path, name: str, **settings: Any) -> optuna.Study:
-    """Open an Optuna study of the journal for writing; only the holder of the folder's lock may do so.
+    """Open an Optuna study in the journal for writing; the caller must hold the folder's lock.
 
-    A last line that has no newline is removed: its writer was killed.
+    A last line without a newline is removed, since its writer was killed.
 
     Raises:
-        OSError: the file cannot be changed.
+                    OSError: the file cannot be changed.
     """
     file = folder / FILE
     if file.exists():
@@ -209,22 +213,22 @@ LOCK, WRITER = "lock", "writer.json"
 
 @contextmanager
 def one_writer(folder: Path, kind: str = "study") -> Iterator[None]:
-    """Hold a folder for writing; the operating system releases it when the process ends, even by a kill.
+    """Hold a folder for writing. The operating system releases it when the process ends, even by a kill.
 
     Args:
-        folder: of a study or race.
-        kind: ``study`` or ``race``.
+                    folder: folder of a study or race.
+                    kind: ``study`` or ``race``.
 
     Raises:
-        RunStoreError: another process, or another call in this one, writes it; the message names it.
+                    RunStoreError: another process, or another call in this one, writes to it; the message says which.
     """
     lock = filelock.FileLock(folder / LOCK, thread_local=False)
     try:
         lock.acquire(blocking=False)
     except filelock.Timeout as error:
         raise RunStoreError(
-            f"the {kind} {folder} is being written by {_writer(folder)}: a {kind} has one writer. Wait for it or end "
-            f"it, give another name=, or look at it meanwhile with lab.open({str(folder)!r})."
+            f"the {kind} {folder} is being written by {_writer(folder)}, and a {kind} has only one writer. Wait for it "
+            f"or end it, give another name=, or read it meanwhile with lab.open({str(folder)!r})."
         ) from error
     except OSError as error:
         raise store_error("lock", folder / LOCK, error) from error

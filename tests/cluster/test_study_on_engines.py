@@ -71,7 +71,7 @@ def test_a_study_over_ranks_and_more_than_the_session_has(session: Session, tmp_
     study = run_study(sweep(2, (1, 2)), name="ranks", session=session, runs_dir=tmp_path, progress=False)
     assert study.counts == {"finished": 4}
     assert [open_run(trial.run).config.parts for trial in study.trials] == [1, 1, 2, 2], "parts follow ranks"
-    with pytest.raises(ConfigError, match=r"ranks=4 but the session has 2"):
+    with pytest.raises(ConfigError, match=r"ranks=4 are required, but the session has 2"):
         run_study(sweep(2, (4,)), name="more", session=session, runs_dir=tmp_path, progress=False)
     with pytest.raises(ConfigError, match=r"ranks=2 need engines"):
         run_study(sweep(2), name="none", runs_dir=tmp_path, progress=False)

@@ -67,7 +67,7 @@ def test_a_run_whose_folder_is_gone_is_made_again_and_not_drawn(tmp_path: Path) 
     shutil.rmtree(gone)
     RaceRunner(folder, PLAN, None, tmp_path).close()
     assert [run.state for run in Race(folder).runs] == ["left", "finished"]
-    assert f"its run {gone.name} is gone: restarted" in TrialJournal(folder).read()[0].notes
+    assert f"its run {gone.name} is gone, so it starts again" in TrialJournal(folder).read()[0].notes
     shutil.rmtree(there)
     RaceRunner(folder, PLAN, None, tmp_path).close()
     assert Race(folder).curves() == [], "whoever draws it meanwhile opens no folder that is gone"

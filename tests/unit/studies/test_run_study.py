@@ -127,7 +127,7 @@ def test_a_run_that_somebody_stopped_ends_the_study(tmp_path: Path, training: Pr
         study_in(tmp_path)
     training.status = "finished"
     study = study_in(tmp_path)
-    assert study.is_complete and "restarted" in study.trials[0].notes[0]
+    assert study.is_complete and "starts again" in study.trials[0].notes[0]
 
 
 def test_killed_after_any_line_no_finished_run_is_repeated_or_lost(tmp_path: Path, training: PretendTraining) -> None:
@@ -162,7 +162,9 @@ def test_a_half_made_run_is_marked_and_begun_anew(tmp_path: Path, training: Pret
     study = study_in(tmp_path, sweep)
     assert study.is_complete and study.trials[0].run != half and len(training.made) == 2
     assert RunDirectory.open(half).status()["state"] == "failed"
-    assert study.trials[0].notes == (f"its run {half.name} was failed when the study was called again: restarted",)
+    assert study.trials[0].notes == (
+        f"its run {half.name} was failed when the study was called again, so it starts again",
+    )
 
 
 def test_there_is_one_writer_at_a_time(tmp_path: Path, training: PretendTraining) -> None:
@@ -217,7 +219,7 @@ def test_optuna_s_pruners_compare_the_losses_at_an_epoch() -> None:
         ),
         ({"sweep": grid(over={"edge_life": (1, 2)}), "prune": MedianPruner()}, "cannot be pruned"),
         ({"sweep": grid(base=BASE.replace(ranks=2, parts=2))}, "need engines"),
-        ({"sweep": grid(), "prune": "median"}, r"give a pruner of Optuna, such as optuna.pruners.MedianPruner\(\)"),
+        ({"sweep": grid(), "prune": "median"}, r"Give a pruner of Optuna, such as optuna.pruners.MedianPruner\(\)"),
         ({"sweep": grid(), "quick": True}, "only to shipped studies"),
         ({"sweep": "figure9"}, "Did you mean 'figure8'"),
         ({"sweep": grid(), "name": "a/b"}, "needs a name"),
@@ -243,7 +245,7 @@ def test_a_search_shares_runs_and_tells_what_no_config_allows(tmp_path: Path, tr
     assert len(shared) == 12 - 3 - len(refused) and "and shares its run" in shared[0].notes[0]
     more = study_in(tmp_path, Sweep(BASE, space=space, trials=14, sampler="random"))
     assert len(more.trials) == 14 and more.trials[:12] == study.trials
-    with pytest.raises(ConfigError, match="14 trials, and 3 are fewer"):
+    with pytest.raises(ConfigError, match="14 trials, but now 3 are given"):
         study_in(tmp_path, Sweep(BASE, space=space, trials=3, sampler="random"))
 
 

@@ -99,7 +99,7 @@ def test_a_study_killed_in_the_middle_of_a_run_goes_on(tmp_path: Path) -> None:
     assert states(runs) == {"finished": 4, "failed": 1}, "only the half run is left over"
     assert RunDirectory.open(half).status()["reason"] == "the process that trained it was killed"
     [again] = [trial for trial in study.trials if trial.notes]
-    assert half.name in again.notes[0] and "restarted" in again.notes[0] and again.run != half
+    assert half.name in again.notes[0] and "starts again" in again.notes[0] and again.run != half
     assert half.name in study.summary()
 
 

@@ -108,7 +108,7 @@ def test_contestants_that_cannot_be_compared_are_named_on_the_page(page, here, t
     click_button(page, page.start)
     page_until(page, lambda: page.alert.visible)
     said = page.alert.value.replace("&#x27;", "'")
-    assert "the same `epochs`: 'single' has 3, 'psg' has 7" in said and not list(tmp_path.iterdir())
+    assert "the same `epochs`, but 'single' has 3, 'psg' has 7" in said and not list(tmp_path.iterdir())
 
 
 def test_a_race_is_drawn_while_it_goes_on_and_never_by_the_loop(page, here, monkeypatch):

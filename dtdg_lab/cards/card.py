@@ -44,12 +44,11 @@ class CardText(NamedTuple):
     """The text of one system's card.
 
     Attributes:
-                    system: the system's name in the catalogue.
-                    paper: name, reference, protocol and main system of the paper that describes it or uses it as a
-                        baseline.
-                    sections: heading -> Markdown, with formulas between double dollar signs.
-                    code: further places in the code, besides those in the catalogue, as ``module:name``.
-                    settings: settings of the cell that trains it.
+        system: the system's name in the catalogue.
+        paper: name, reference, protocol and main system of the paper that describes it or uses it as a baseline.
+        sections: heading -> Markdown, with formulas between double dollar signs.
+        code: further places in the code, besides those in the catalogue, as ``module:name``.
+        settings: settings of the cell that trains it.
     """
 
     system: str
@@ -89,7 +88,7 @@ def card_config(text: CardText) -> RunConfig:
     """Return the settings of the cell: a small run, on one rank if possible.
 
     Args:
-                    text: the card's text.
+        text: the card's text.
     """
     return RunConfig(**_settings(text))
 
@@ -98,7 +97,7 @@ def run_cell(text: CardText) -> str:
     """Return code that trains the system and plots the run, in a session if it needs several ranks.
 
     Args:
-                    text: the card's text.
+        text: the card's text.
     """
     settings = _settings(text)
     arguments = ", ".join(f"{name}={value!r}" for name, value in settings.items())
@@ -132,11 +131,11 @@ class CodePlace(NamedTuple):
     """The place of a class or function in the code.
 
     Attributes:
-                    role: its section of the catalogue, or ``also``.
-                    name: its name in the catalogue, or in its module.
-                    file: its file, relative to the root of the repository, with ``/``.
-                    line: its first line, counted from 1.
-                    summary: one sentence about it.
+        role: its section of the catalogue, or ``also``.
+        name: its name in the catalogue, or in its module.
+        file: its file, relative to the root of the repository, with ``/``.
+        line: its first line, counted from 1.
+        summary: one sentence about it.
     """
 
     role: str
@@ -163,11 +162,11 @@ def code_places(system: catalogue.System, further: tuple[str, ...] = ()) -> list
     """Return the places of the system's components in the catalogue, then of further code worth reading.
 
     Args:
-                    system: an entry of the catalogue.
-                    further: targets written as ``module:name``, or as a module alone.
+        system: an entry of the catalogue.
+        further: targets written as ``module:name``, or as a module alone.
 
     Raises:
-                    ConfigError: a file is missing, or does not define the name.
+        ConfigError: a file is missing, or does not define the name.
     """
     entries = [catalogue.entry(room, name) for room, name in system.parts.items()]
     places = [_place(entry.target, entry.kind, entry.name, entry.summary) for entry in entries]
@@ -237,12 +236,11 @@ def card_markdown(system: catalogue.System, text: CardText, *, root: str | None 
     """Return the whole card except its pictures.
 
     Args:
-                    system: an entry of the catalogue.
-                    text: the card's text.
-                    root: what to put before links into the code, which are relative to the repository, such as ``../``.
-                        None
-                                    makes no links, for a page that is not next to the repository's files.
-                    options: whether to list the options that the system reads.
+        system: an entry of the catalogue.
+        text: the card's text.
+        root: what to put before links into the code, which are relative to the repository, such as ``../``. None makes
+            no links, for a page that is not next to the repository's files.
+        options: whether to list the options that the system reads.
     """
     from markupsafe import Markup
 
@@ -319,14 +317,13 @@ def card(name: str, *, run: Any = None) -> Card:
     """Return a page about a system of the catalogue. A notebook renders it; elsewhere it prints as text.
 
     Args:
-                    name: a system, or a paper (``esdg``, ``dynahb``, ``dygnex``, ``flaredtdg``, ``greendygnn``), which
-                        selects
-                                    the paper's main system.
-                    run: a run of this system, or its folder; its charts are shown instead of those of a small graph.
+        name: a system, or a paper (``esdg``, ``dynahb``, ``dygnex``, ``flaredtdg``, ``greendygnn``), which selects the
+            paper's main system.
+        run: a run of this system, or its folder; its charts are shown instead of those of a small graph.
 
     Raises:
-                    UnknownNameError: there is no such system or paper; the message names the closest match.
-                    ConfigError: the run trained another system, or has recorded nothing yet.
+        UnknownNameError: there is no such system or paper; the message names the closest match.
+        ConfigError: the run trained another system, or has recorded nothing yet.
     """
     key = name.strip().lower() if isinstance(name, str) else name
     system = MAIN.get(key, key) if isinstance(key, str) else key
@@ -342,11 +339,11 @@ class Card:
     """A page about a system (see :func:`card`).
 
     Args:
-                    name: the system's name.
-                    run: the run whose charts are shown; None for charts of a small graph.
+        name: the system's name.
+        run: the run whose charts are shown; None for charts of a small graph.
 
     Raises:
-                    ConfigError: the run trained another system, or has recorded nothing yet.
+        ConfigError: the run trained another system, or has recorded nothing yet.
     """
 
     def __init__(self, name: str, run: Any = None) -> None:
@@ -387,7 +384,7 @@ class Card:
         """All pictures in one figure, for ``lab.plot``.
 
         Raises:
-                        ConfigError: there are no pictures, since a library is missing or the system's family has none.
+            ConfigError: there are no pictures, since a library is missing or the system's family has none.
         """
         if not self.pictures:
             raise ConfigError(self.note)
@@ -407,8 +404,7 @@ class Card:
         """Render the card without pictures as an HTML element whose formulas are TeX.
 
         Args:
-                        root: what to put before links into the code, which are relative to the repository; None makes
-                            no links.
+            root: what to put before links into the code, which are relative to the repository; None makes no links.
         """
         return card_html(card_markdown(self.system, self.text, root=root))
 
@@ -416,11 +412,11 @@ class Card:
         """Write the card with its pictures as a page that needs no other files.
 
         Args:
-                        path: the file to write.
-                        overwrite: whether an existing file may be overwritten.
+            path: the file to write.
+            overwrite: whether an existing file may be overwritten.
 
         Raises:
-                        RunStoreError: the file cannot be written, or exists already.
+            RunStoreError: the file cannot be written, or exists already.
         """
         file = Path(path)
         if file.exists() and not overwrite:
@@ -476,7 +472,7 @@ def drawn_pictures(system: catalogue.System) -> list[CaptionedFigure]:
     """Return one to four charts with their captions, computed now for the small graph.
 
     Args:
-                    system: an entry of the catalogue.
+        system: an entry of the catalogue.
     """
     pictures: list[CaptionedFigure] = catalogue.family(system.family).pictures(system, small_graph())
     return pictures
@@ -486,11 +482,11 @@ def run_cards(system: catalogue.System, run: Any) -> dict[Chart, CaptionedFigure
     """Return the charts of a run of the system in order, without captions inside the plots.
 
     Args:
-                    system: an entry of the catalogue.
-                    run: an object with ``config`` and ``live``, such as the result of ``lab.runs.open``.
+        system: an entry of the catalogue.
+        run: an object with ``config`` and ``live``, such as the result of ``lab.runs.open``.
 
     Raises:
-                    ConfigError: the run trained another system, or has recorded nothing to draw yet.
+        ConfigError: the run trained another system, or has recorded nothing to draw yet.
     """
     if run.config.system != system.name:
         raise ConfigError(

@@ -45,15 +45,14 @@ class Again:
     """The content of a script or notebook that repeats a run.
 
     Attributes:
-                    run: the run's name.
-                    config: the settings at its start.
-                    packed: its records as base64, which ``lab.runs.replay`` reads; empty for a fork, or if the settings
-                        determine
-                                    the run.
-                    forked: whether it started from a checkpoint of another run; the checkpoint is in its folder.
-                    changes: the changes during training, a line each.
-                    scores: its losses by name.
-                    extensions: descriptions of the registered code that it uses.
+        run: the run's name.
+        config: the settings at its start.
+        packed: its records as base64, which ``lab.runs.replay`` reads; empty for a fork, or if the settings determine
+            the run.
+        forked: whether it started from a checkpoint of another run; the checkpoint is in its folder.
+        changes: the changes during training, a line each.
+        scores: its losses by name.
+        extensions: descriptions of the registered code that it uses.
     """
 
     run: str
@@ -146,8 +145,8 @@ def notebook(run: StoredRun, name: str) -> bytes:
     """Return the notebook as JSON (nbformat 4.5), without outputs.
 
     Args:
-                    run: a run read from its folder.
-                    name: the notebook's file name; a replay reads the records from this file.
+        run: a run read from its folder.
+        name: the notebook's file name; a replay reads the records from this file.
 
     Raises:
         DataError: a record line is damaged.
@@ -187,13 +186,13 @@ def target(path: str | Path | None, name: str, *, overwrite: bool) -> Path:
     """Return the file or folder to write: the given one, or ``name`` in the given or current folder.
 
     Args:
-                    path: a file to write, an existing folder (that is not itself an export), or None.
-                    name: the default name.
-                    overwrite: whether an earlier export may be overwritten.
+        path: a file to write, an existing folder (that is not itself an export), or None.
+        name: the default name.
+        overwrite: whether an earlier export may be overwritten.
 
     Raises:
-                    DataError: the argument is not a path.
-                    RunStoreError: something exists there already, or the parent folder does not exist.
+        DataError: the argument is not a path.
+        RunStoreError: something exists there already, or the parent folder does not exist.
     """
     destination = as_path(name if path is None else path, "path")
     if os.path.isdir(destination) and not os.path.isfile(
@@ -238,7 +237,7 @@ def place_file(destination: Path, content: bytes, *, overwrite: bool) -> Path:
     """Write a file atomically. If that fails, nothing is left behind.
 
     Raises:
-                    RunStoreError: something exists there and may not be overwritten, or the file cannot be written.
+        RunStoreError: something exists there and may not be overwritten, or the file cannot be written.
     """
     with replacing(destination) as temporary:
         temporary.write_bytes(content)
@@ -251,7 +250,7 @@ def place_folder(destination: Path, fill: Callable[[Path], None], *, overwrite: 
     """Create a folder atomically with ``fill``. An earlier export is replaced at the end; a failure leaves nothing.
 
     Raises:
-                    RunStoreError: something exists there and may not be overwritten, or the folder cannot be written.
+        RunStoreError: something exists there and may not be overwritten, or the folder cannot be written.
     """
     if destination.is_file():
         raise RunStoreError(
@@ -298,12 +297,12 @@ def run_page(run: StoredRun, *, most_bytes: int = MOST_BYTES) -> bytes:
     """Return the page of a run: its whole report, and its tables as far as the size allows.
 
     Args:
-                    run: a run read from its folder.
-                    most_bytes: maximum size of the page. Tables that do not fit are thinned, and the page says so.
+        run: a run read from its folder.
+        most_bytes: maximum size of the page. Tables that do not fit are thinned, and the page says so.
 
     Raises:
-                    DataError: a record line is damaged.
-                    RunStoreError: the run's files cannot be read, or the page cannot be made small enough.
+        DataError: a record line is damaged.
+        RunStoreError: the run's files cannot be read, or the page cannot be made small enough.
     """
     page = report_page(run, more=PLACE)
     bare = len(page.encode())
@@ -322,10 +321,10 @@ def tables_section(words: str, packed: PackedRun, name: str, **reader: str) -> s
     """Render the section with the tables that are embedded in a page, and a button that saves them.
 
     Args:
-                    words: what the tables are, as the start of a sentence.
-                    packed: the tables.
-                    name: name of the zip file that the button saves.
-                    reader: ``reader`` (the function that reads the page) and ``what`` (what that function returns).
+        words: what the tables are, as the start of a sentence.
+        packed: the tables.
+        name: name of the zip file that the button saves.
+        reader: ``reader`` (the function that reads the page) and ``what`` (what that function returns).
     """
     size, held = format_bytes(packed.size), base64.b64encode(packed.zipped()).decode()
     values = {"words": words, "size": size, "thinned": packed.thinned, "held": held, "id": PACKED, "name": name}
@@ -369,7 +368,7 @@ def place_tables(destination: Path, files: dict[str, bytes], *, overwrite: bool)
     """Write named files into a zip if the destination ends in ``.zip``, else into a folder.
 
     Raises:
-                    RunStoreError: the files cannot be written.
+        RunStoreError: the files cannot be written.
     """
     if destination.suffix == ".zip":
         return place_file(destination, zip_of(files), overwrite=overwrite)

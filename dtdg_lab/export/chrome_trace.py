@@ -31,11 +31,11 @@ def counters(
     """Return the counter events of a run.
 
     Args:
-                    run: a run read from its folder.
-                    frames: its tables steps, evaluations and memory.
-                    process: rank -> its process number in the timeline.
-                    everyone: process number of all ranks together.
-                    origin_ns: the time at which the timeline starts.
+        run: a run read from its folder.
+        frames: its tables steps, evaluations and memory.
+        process: rank -> its process number in the timeline.
+        everyone: process number of all ranks together.
+        origin_ns: the time at which the timeline starts.
     """
     for rank, rows in frames["steps"].groupby("rank"):
         yield from _of_rank(rows, process[int(rank)], origin_ns)
@@ -116,10 +116,9 @@ def chrome_trace(run: StoredRun, *, first_process: int = 1, named: str = "") -> 
     other events are instants. All attempts are included, also steps that a resumed run repeated.
 
     Args:
-                    run: a run read from its folder.
-                    first_process: process number of rank 0; the number after the last rank's stands for all ranks
-                        together.
-                    named: start of the processes' names; by default the run's name.
+        run: a run read from its folder.
+        first_process: process number of rank 0; the number after the last rank's stands for all ranks together.
+        named: start of the processes' names; by default the run's name.
 
     Raises:
         DataError: a record line is damaged.

@@ -42,20 +42,20 @@ def export(run: Any, path: str | Path | None = None, kind: str = "html", *, over
     written atomically. ``lab.open`` reads pages and tables of runs and races, and scripts and notebooks of runs.
 
     Args:
-                    run: a run (also an active one, as it is now), a race, or the folder of either.
-                    path: the file to write, or an existing folder; by default the current folder.
-                    kind: ``html``, ``parquet``, ``tensorboard``, ``trace``, ``script`` or ``notebook``.
-                    overwrite: whether an earlier export may be overwritten.
+        run: a run (also an active one, as it is now), a race, or the folder of either.
+        path: the file to write, or an existing folder; by default the current folder.
+        kind: ``html``, ``parquet``, ``tensorboard``, ``trace``, ``script`` or ``notebook``.
+        overwrite: whether an earlier export may be overwritten.
 
     Returns:
-                    The path of the file or folder.
+        The path of the file or folder.
 
     Raises:
-                    UnknownNameError: there is no such kind.
-                    ConfigError: the argument is neither a run nor a race, or lacks the data to export.
-                    DataError: a record line is damaged.
-                    NotAvailableError: ``tensorboard`` is not installed.
-                    RunStoreError: there is no run, something exists at the path already, or it cannot be written.
+        UnknownNameError: there is no such kind.
+        ConfigError: the argument is neither a run nor a race, or lacks the data to export.
+        DataError: a record line is damaged.
+        NotAvailableError: ``tensorboard`` is not installed.
+        RunStoreError: there is no run, something exists at the path already, or it cannot be written.
     """
     if kind not in KINDS:
         raise UnknownNameError("kind of export", kind, KINDS)
@@ -70,12 +70,11 @@ def open_saved(path: str | Path) -> StoredRun | PartialRun | Race | Study:
     """Open a run, a race or a study from its folder, or a run or race from a file that was exported.
 
     Args:
-                    path: a folder such as ``runs/<id>``, ``runs/races/<name>`` or ``runs/studies/<name>``, or a file
-                        written by
-                                    ``lab.runs.export``.
+        path: a folder such as ``runs/<id>``, ``runs/races/<name>`` or ``runs/studies/<name>``, or a file written by
+            ``lab.runs.export``.
 
     Raises:
-                    RunStoreError: there is none of these at that path, or it is damaged.
+        RunStoreError: there is none of these at that path, or it is damaged.
     """
     source = as_path(path, "path")
     if source.is_dir():

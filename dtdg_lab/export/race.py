@@ -46,8 +46,8 @@ class ExportedRace(Race):
     It is unpacked into a temporary folder, which is deleted with the object.
 
     Attributes:
-                    source: the file from which it was read.
-                    thinned: which rows of the runs' tables were left out; empty if none were.
+        source: the file from which it was read.
+        thinned: which rows of the runs' tables were left out; empty if none were.
     """
 
     def __init__(self, files: Mapping[str, bytes], source: Path) -> None:
@@ -66,12 +66,11 @@ def open_race(path: str | Path) -> Race:
     """Open a past or active race from its folder, or from an exported page or its tables.
 
     Args:
-                    path: the race's folder, such as ``runs/races/20260131-psg-blad``, its ``race.json``, or an ``html``
-                        or
-                                    ``parquet`` export.
+        path: the race's folder, such as ``runs/races/20260131-psg-blad``, its ``race.json``, or an ``html`` or
+            ``parquet`` export.
 
     Raises:
-                    RunStoreError: there is no race at that path, or its file is damaged or from a newer version.
+        RunStoreError: there is no race at that path, or its file is damaged or from a newer version.
     """
     source = as_path(path, "path")
     if source.name == FILE or not source.exists() or (source.is_dir() and not (source / packed_run.ABOUT).is_file()):
@@ -92,13 +91,13 @@ def pack_race(race: Race, *, most_bytes: int | None = None, telling: bool = Fals
     """Pack a race with the newest run of every contestant and seed.
 
     Args:
-                    race: the race, as it is now.
-                    most_bytes: size above which the runs' tables are thinned; by default they never are.
-                    telling: whether each table gets config, environment and summary as metadata.
+        race: the race, as it is now.
+        most_bytes: size above which the runs' tables are thinned; by default they never are.
+        telling: whether each table gets config, environment and summary as metadata.
 
     Raises:
-                    DataError: a record line is damaged.
-                    RunStoreError: a file cannot be read, or not even the thinned tables fit.
+        DataError: a record line is damaged.
+        RunStoreError: a file cannot be read, or not even the thinned tables fit.
     """
     whole_runs = {
         run.path.name: (run, packed_run.pack(run.open(), telling=telling))
@@ -197,13 +196,12 @@ def race_page(race: Race, *, most_bytes: int = MOST_BYTES) -> bytes:
     """Render a race as one page with its table, text, checks and figures, and its runs embedded.
 
     Args:
-                    race: the race, as it is now.
-                    most_bytes: maximum size of the page. Tables of runs that do not fit are thinned, and the page says
-                        so.
+        race: the race, as it is now.
+        most_bytes: maximum size of the page. Tables of runs that do not fit are thinned, and the page says so.
 
     Raises:
-                    DataError: a record line is damaged.
-                    RunStoreError: a run cannot be read, or the page cannot be made small enough.
+        DataError: a record line is damaged.
+        RunStoreError: a run cannot be read, or the page cannot be made small enough.
     """
     panels = race.panels()
     page = render(

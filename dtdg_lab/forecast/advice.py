@@ -41,9 +41,9 @@ class Remedy:
     """A change of settings or of the number of ranks with which a system fits into memory.
 
     Attributes:
-                    changes: option -> value.
-                    memory_bytes: predicted memory with the change.
-                    epoch_s: predicted epoch time with the change.
+        changes: option -> value.
+        memory_bytes: predicted memory with the change.
+        epoch_s: predicted epoch time with the change.
     """
 
     changes: Mapping[str, Any]
@@ -90,14 +90,14 @@ class SystemForecast:
     """The prediction for one system on the graph.
 
     Attributes:
-                    config: settings of a run of the system, which can be trained or raced.
-                    work: the work of one epoch.
-                    predicted: the prediction for that epoch.
-                    errors: quantity -> its known error.
-                    budget_bytes: memory of a rank.
-                    fits: whether the predicted memory is within the budget.
-                    sure: whether it also is if the prediction is as wrong as the worst known one.
-                    remedy: a change with which it would fit; None if it fits, or if no such change was found.
+        config: settings of a run of the system, which can be trained or raced.
+        work: the work of one epoch.
+        predicted: the prediction for that epoch.
+        errors: quantity -> its known error.
+        budget_bytes: memory of a rank.
+        fits: whether the predicted memory is within the budget.
+        sure: whether it also is if the prediction is as wrong as the worst known one.
+        remedy: a change with which it would fit; None if it fits, or if no such change was found.
     """
 
     config: RunConfig
@@ -172,12 +172,12 @@ class Advice(StudyResult):
     """The systems in ranked order: those that fit come first, then by epoch time.
 
     Attributes:
-                    described: a sentence on what was asked.
-                    suggestions: the predictions in ranked order.
-                    excluded: system -> why it cannot run.
-                    rates: the rates used for the predictions.
-                    errors: the error of each local run when it is predicted from the others.
-                    skipped: run -> why it was not used.
+        described: a sentence on what was asked.
+        suggestions: the predictions in ranked order.
+        excluded: system -> why it cannot run.
+        rates: the rates used for the predictions.
+        errors: the error of each local run when it is predicted from the others.
+        skipped: run -> why it was not used.
     """
 
     described: str
@@ -283,15 +283,15 @@ def suggest(
     """Predict one system's epoch, and find a change with which it fits if it does not.
 
     Args:
-                    config: settings of the system, with its ranks.
-                    graph: the system's data.
-                    rates: rates of the machine.
-                    errors: errors learned from runs.
-                    budget: bytes of a rank's memory.
-                    network: network topology; by default as fast as between the measured ranks.
+        config: settings of the system, with its ranks.
+        graph: the system's data.
+        rates: rates of the machine.
+        errors: errors learned from runs.
+        budget: bytes of a rank's memory.
+        network: network topology; by default as fast as between the measured ranks.
 
     Raises:
-                    LabError: the graph cannot be used with these settings.
+        LabError: the graph cannot be used with these settings.
     """
     work, facts = count_work(config, graph)
     epoch = rates.predict(work, facts, network)

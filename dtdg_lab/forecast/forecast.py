@@ -63,25 +63,25 @@ def forecast(
 ) -> Forecast:
     """Predict epochs of a config's graph and model from counts of work and rates of local runs, without training.
 
-    Every rank is assumed to have its own core or GPU, as fast as those of the runs. Network contention among many
-    nodes and processor caches are ignored.
+    Every rank is assumed to have its own core or GPU, as fast as those of the runs. Network contention among many nodes
+    and processor caches are ignored.
 
     Args:
-                    config: the data, model and sizes.
-                    ranks: numbers of ranks; by default the config's, and 1 to 1,024 for ``curves()``.
-                    changes: settings by name; each applies to the systems that read it.
-                    systems: names of systems; by default all that can run with these settings.
-                    runs: local runs, or folders of them, to which rates are fitted; by default all in ``runs_dir``.
-                    runs_dir: folder of runs to use if ``runs`` is empty; None to use none.
-                    network: network topology; by default as fast as between the measured ranks.
-                    cores: cores of the machine on which the runs were trained; by default this process's.
+        config: the data, model and sizes.
+        ranks: numbers of ranks; by default the config's, and 1 to 1,024 for ``curves()``.
+        changes: settings by name; each applies to the systems that read it.
+        systems: names of systems; by default all that can run with these settings.
+        runs: local runs, or folders of them, to which rates are fitted; by default all in ``runs_dir``.
+        runs_dir: folder of runs to use if ``runs`` is empty; None to use none.
+        network: network topology; by default as fast as between the measured ranks.
+        cores: cores of the machine on which the runs were trained; by default this process's.
 
     Raises:
-                    ConfigError: a number of ranks is invalid.
-                    UnknownNameError: a name is not in the catalogue.
+        ConfigError: a number of ranks is invalid.
+        UnknownNameError: a name is not in the catalogue.
 
-    References: ESDG section 6.3, DyGNeX section 5.4 and appendix H, GreenDyGNN section IV. Fitting all of them
-                    together and stating errors are our additions.
+    References: ESDG section 6.3, DyGNeX section 5.4 and appendix H, GreenDyGNN section IV. Fitting all of them together
+        and stating errors are our additions.
     """
     if not isinstance(config, RunConfig):
         raise ConfigError(f"forecast() needs a RunConfig for its data and model, but got {shortened(config)}.")
@@ -115,10 +115,10 @@ class Forecast(StudyResult):
     """The predicted costs of a config; its rows are the predicted epochs of the systems.
 
     Attributes:
-                    config: the data, model and sizes.
-                    ranks: numbers of ranks; if empty, the config's.
-                    changes: settings by name; each applies to the systems that read it.
-                    systems: names of systems.
+        config: the data, model and sizes.
+        ranks: numbers of ranks; if empty, the config's.
+        changes: settings by name; each applies to the systems that read it.
+        systems: names of systems.
     """
 
     config: RunConfig
@@ -179,7 +179,7 @@ class Forecast(StudyResult):
         """Return a config for each system that is possible, and the reasons why others are not.
 
         Raises:
-                        ConfigError: no system is possible, or no system reads a change.
+            ConfigError: no system is possible, or no system reads a change.
         """
         configs: dict[str, RunConfig] = {}
         excluded: dict[str, str] = {}
@@ -210,13 +210,12 @@ class Forecast(StudyResult):
         An epoch is not the same work in every system. To compare how fast losses fall, use ``lab.race``.
 
         Args:
-                        memory_gib: memory of a rank in GiB, for a step's tensors and the rank's data.
-                        calibrate: if no run has these settings, first train some short ones in this process, which
-                            takes seconds.
+            memory_gib: memory of a rank in GiB, for a step's tensors and the rank's data.
+            calibrate: if no run has these settings, first train some short ones in this process, which takes seconds.
 
         Raises:
-                        ConfigError: the memory is invalid, no system reads a change, or no system can be predicted.
-                        RunStoreError: one of the runs is not a run.
+            ConfigError: the memory is invalid, no system reads a change, or no system can be predicted.
+            RunStoreError: one of the runs is not a run.
         """
         if isinstance(memory_gib, bool) or not isinstance(memory_gib, int | float) or not 0 < memory_gib < 1e9:
             raise ConfigError(
@@ -255,13 +254,12 @@ class Forecast(StudyResult):
         """Return how epoch times, efficiency, bytes, replicas and fetches change with the number of ranks.
 
         Args:
-                        quick: compute up to 16 partitions and extend the sequence of groups to 2,000 snapshots, which
-                            takes seconds.
-                                        Otherwise compute up to 128 and use DyGNeX's 10,000 snapshots with its greedy
-                                        scheduler, which takes a minute or more.
+            quick: compute up to 16 partitions and extend the sequence of groups to 2,000 snapshots, which takes
+                seconds. Otherwise compute up to 128 and use DyGNeX's 10,000 snapshots with its greedy scheduler, which
+                takes a minute or more.
 
         Raises:
-                        ConfigError: a change is invalid.
+            ConfigError: a change is invalid.
 
         References: DyGNeX section 5.4 (simulation to 1,024 ranks), ESDG sections 6.3 and 6.4, GreenDyGNN section IV-A.
         """
@@ -302,10 +300,9 @@ class Forecast(StudyResult):
         """Extrapolate the steps of the given ESDG runs to other numbers of ranks; see ``step_scaling.extrapolate``.
 
         Args:
-                        held_out: runs that are predicted and compared, but not used for the fit.
-                        weak: whether the graph grows with the ranks, in nodes and edges alike; otherwise it stays the
-                            same.
-                        size: factor by which the predicted graph's nodes and edges are scaled.
+            held_out: runs that are predicted and compared, but not used for the fit.
+            weak: whether the graph grows with the ranks, in nodes and edges alike; otherwise it stays the same.
+            size: factor by which the predicted graph's nodes and edges are scaled.
         """
         return extrapolate(
             self._runs,
@@ -325,9 +322,8 @@ class Forecast(StudyResult):
         """Return the values sent per step by snapshot and by hypergraph partitioning; see ``estimate_volumes``.
 
         Args:
-                        models: names of models; by default the config's.
-                        settings: arguments of ``estimate_volumes``; hidden size, layers, protocol and seed come from
-                            the config.
+            models: names of models; by default the config's.
+            settings: arguments of ``estimate_volumes``; hidden size, layers, protocol and seed come from the config.
         """
         config = self.config
         settings_of_config = {
@@ -358,8 +354,8 @@ def calibration_runs(configs: Mapping[str, RunConfig], runs_dir: str | Path | No
     """Train some systems for a few epochs on one rank and return the runs; systems that fail are left out.
 
     Args:
-                    configs: system -> its settings, in which ranks and epochs are replaced.
-                    runs_dir: folder for the runs; by default a temporary one.
+        configs: system -> its settings, in which ranks and epochs are replaced.
+        runs_dir: folder for the runs; by default a temporary one.
     """
     folder = mkdtemp(prefix="dtdg-forecast-") if runs_dir is None else runs_dir
     first = next(iter(configs.values()))

@@ -39,16 +39,16 @@ class MeasuredRun:
     """A run with the work of its epoch, and its measurements.
 
     Attributes:
-                    run: the stored run.
-                    work: the work of an epoch, counted from its config and data.
-                    facts: facts about the model and data of its config.
-                    step: its mean step, for the scaling model.
-                    quantities: those of ``epoch_s`` (mean over the counted epochs), ``rank_bytes``, ``peak_bytes`` and
-                                    ``imbalance`` that were measured.
-                    rpc: a model of its fetches; None if there were too few.
-                    shared: whether its ranks shared cores, so that its wall times hold for no other machine.
-                    machine: the processor, and the GPUs if they computed.
-                    crowded: whether its processes were waiting for a busy machine (see ``LEAST_BUSY``).
+        run: the stored run.
+        work: the work of an epoch, counted from its config and data.
+        facts: facts about the model and data of its config.
+        step: its mean step, for the scaling model.
+        quantities: those of ``epoch_s`` (mean over the counted epochs), ``rank_bytes``, ``peak_bytes`` and
+            ``imbalance`` that were measured.
+        rpc: a model of its fetches; None if there were too few.
+        shared: whether its ranks shared cores, so that its wall times hold for no other machine.
+        machine: the processor, and the GPUs if they computed.
+        crowded: whether its processes were waiting for a busy machine (see ``LEAST_BUSY``).
     """
 
     run: StoredRun
@@ -72,8 +72,8 @@ class FoundRuns:
     """The runs to which rates may be fitted.
 
     Attributes:
-                    runs: the usable runs.
-                    skipped: name of a run -> why it cannot be used.
+        runs: the usable runs.
+        skipped: name of a run -> why it cannot be used.
     """
 
     runs: tuple[MeasuredRun, ...]
@@ -86,9 +86,9 @@ def find_runs(
     """Read runs, or all runs in folders; those that cannot be used are listed with the reason.
 
     Args:
-                    runs: stored runs, their folders, or folders that contain such folders.
-                    graph: the data of all runs that have its hash; other data are loaded.
-                    cores: cores of the machine on which the runs were trained; by default this process's.
+        runs: stored runs, their folders, or folders that contain such folders.
+        graph: the data of all runs that have its hash; other data are loaded.
+        cores: cores of the machine on which the runs were trained; by default this process's.
     """
     usable: list[MeasuredRun] = []
     skipped: dict[str, str] = {}
@@ -106,13 +106,13 @@ def measured_run(run: StoredRun, graph: DynamicGraph | None = None, *, cores: in
     """Return one run with the work of its epoch.
 
     Args:
-                    run: a finished run with at least two epochs, without live changes or artificial slowdown.
-                    graph: the run's data; loaded by default.
-                    cores: cores of the machine; by default this process's.
+        run: a finished run with at least two epochs, without live changes or artificial slowdown.
+        graph: the run's data; loaded by default.
+        cores: cores of the machine; by default this process's.
 
     Raises:
-                    DataError: the run cannot be used; the message gives the reason.
-                    LabError: its data are not available, or its work cannot be counted.
+        DataError: the run cannot be used; the message gives the reason.
+        LabError: its data are not available, or its work cannot be counted.
     """
     check_usable(run)
     work, facts = count_work(run.config, load_for(run.config) if graph is None else graph)
@@ -153,7 +153,7 @@ def check_usable(run: StoredRun) -> None:
     """Check that a run finished with at least two epochs, without live changes or artificial slowdown.
 
     Raises:
-                    DataError: it did not.
+        DataError: it did not.
     """
     if run.status != "finished":
         raise DataError(f"run {run.id} is {run.status}, but only finished runs can be compared.")

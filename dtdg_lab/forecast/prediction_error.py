@@ -21,17 +21,15 @@ class RunError:
     """The error of one predicted quantity of one run.
 
     Attributes:
-                    run: the run's name.
-                    system: the run's system.
-                    ranks: number of ranks R.
-                    quantity: one of ``QUANTITIES``.
-                    measured: value measured in the run.
-                    predicted: predicted value.
-                    left_out: whether other runs gave the prediction; otherwise the run itself did, which is a weak
-                        check.
-                    system_known: whether the others included runs of its system, on one or on several ranks as in this
-                        run.
-                    crowded: whether other processes used the machine, which affects the run's seconds.
+        run: the run's name.
+        system: the run's system.
+        ranks: number of ranks R.
+        quantity: one of ``QUANTITIES``.
+        measured: value measured in the run.
+        predicted: predicted value.
+        left_out: whether other runs gave the prediction; otherwise the run itself did, which is a weak check.
+        system_known: whether the others included runs of its system, on one or on several ranks as in this run.
+        crowded: whether other processes used the machine, which affects the run's seconds.
     """
 
     run: str
@@ -58,7 +56,7 @@ def learn_errors(runs: Sequence[MeasuredRun]) -> tuple[RunError, ...]:
     """Predict every run by rates of the others, quantity by quantity.
 
     Args:
-                    runs: measured runs. A single run is predicted by its own rates, and marked as such.
+        runs: measured runs. A single run is predicted by its own rates, and marked as such.
     """
     errors = []
     for index, run in enumerate(runs):
@@ -89,9 +87,9 @@ def summarize_errors(
     For seconds and imbalance, runs on a busy machine count only if there are no others.
 
     Args:
-                    errors: errors of predictions.
-                    quantity: name of the quantity.
-                    system: system of the runs; by default all.
+        errors: errors of predictions.
+        quantity: name of the quantity.
+        system: system of the runs; by default all.
     """
     rows = [error.row() for error in errors if error.quantity == quantity and system in (None, error.system)]
     values = relative_errors(rows)
@@ -111,15 +109,13 @@ class KnownError:
     """The known error of one predicted quantity, which is printed next to it.
 
     Attributes:
-                    kind: ``exact`` (the quantity is counted), ``learnt`` (from runs of this system), ``of others``
-                        (from runs of
-                                    other systems) or ``assumed`` (no run provides it).
-                    middle: median of abs(predicted - measured) / measured over these runs, each left out of the fit;
-                        None if
-                                    unknown.
-                    worst: the largest of these errors.
-                    runs: number of runs.
-                    assumed: parts of the quantity whose rates come from no run.
+        kind: ``exact`` (the quantity is counted), ``learnt`` (from runs of this system), ``of others`` (from runs of
+            other systems) or ``assumed`` (no run provides it).
+        middle: median of abs(predicted - measured) / measured over these runs, each left out of the fit; None if
+            unknown.
+        worst: the largest of these errors.
+        runs: number of runs.
+        assumed: parts of the quantity whose rates come from no run.
     """
 
     kind: str
@@ -145,11 +141,11 @@ def known_errors(
     """Return the known error of each of a system's ``QUANTITIES``.
 
     Args:
-                    errors: errors learned from runs.
-                    rates: rates used for the prediction.
-                    system: name of the system.
-                    exact: quantities that its work counts exactly.
-                    needs: parts of ``Rates.assumed`` that the prediction uses.
+        errors: errors learned from runs.
+        rates: rates used for the prediction.
+        system: name of the system.
+        exact: quantities that its work counts exactly.
+        needs: parts of ``Rates.assumed`` that the prediction uses.
     """
     by_quantity: dict[str, KnownError] = {}
     for name in QUANTITIES:

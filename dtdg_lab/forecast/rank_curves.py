@@ -41,9 +41,9 @@ class GrowthCurve:
     """A power law c P^a fitted to counted points in logarithms.
 
     Attributes:
-                    scale: the factor c.
-                    power: the exponent a.
-                    error: the largest relative difference between a counted point and the fit.
+        scale: the factor c.
+        power: the exponent a.
+        error: the largest relative difference between a counted point and the fit.
     """
 
     scale: float
@@ -81,7 +81,7 @@ def partition_rows(facts: Facts, ranks: Sequence[int], most_parts: int) -> tuple
     hash. Replicas grow in the same way, at most to all nodes.
 
     Returns:
-                    The rows, and the growth of each extrapolated curve by ``quantity: curve``.
+        The rows, and the growth of each extrapolated curve by ``quantity: curve``.
     """
     rows: list[Row] = []
     growth_curves: dict[str, GrowthCurve] = {}
@@ -122,13 +122,13 @@ def partition_rows(facts: Facts, ranks: Sequence[int], most_parts: int) -> tuple
 def expected_halo(snapshots: Sequence[Snapshot], parts: int, directions: Sequence[str] = ("in",)) -> float:
     """Return the expected halo rows of all parts over snapshots if nodes are assigned at random; our derivation.
 
-    A node from which d others aggregate is sent to each of the P - 1 other parts that has one of these, so the
-    expected number is (P - 1) (1 - (1 - 1 / P)^d).
+    A node from which d others aggregate is sent to each of the P - 1 other parts that has one of these, so the expected
+    number is (P - 1) (1 - (1 - 1 / P)^d).
 
     Args:
-                    snapshots: snapshots of N nodes.
-                    parts: number of parts P.
-                    directions: edge directions of the aggregation.
+        snapshots: snapshots of N nodes.
+        parts: number of parts P.
+        directions: edge directions of the aggregation.
     """
     if parts == 1:
         return 0.0
@@ -182,13 +182,12 @@ class RankCurves(StudyResult):
     """Curves of costs over the number of ranks.
 
     Attributes:
-                    rows: ``quantity`` (epoch_s, efficiency, rank_bytes, held_rows, fetch_s), ``curve``, ``ranks``,
-                        ``value`` and
-                                    ``kind`` (one of ``KINDS``).
-                    growth: curve -> the power law with which it is extrapolated.
-                    rates: the rates used for the predictions.
-                    described: a description of the content.
-                    notes: remarks, one sentence each.
+        rows: ``quantity`` (epoch_s, efficiency, rank_bytes, held_rows, fetch_s), ``curve``, ``ranks``, ``value`` and
+            ``kind`` (one of ``KINDS``).
+        growth: curve -> the power law with which it is extrapolated.
+        rates: the rates used for the predictions.
+        described: a description of the content.
+        notes: remarks, one sentence each.
     """
 
     rows: tuple[dict[str, Any], ...]
@@ -257,10 +256,10 @@ def notes(
     """Return remarks on rates, errors and extrapolated curves.
 
     Args:
-                    rates: the rates of the predictions.
-                    growth: growth of the extrapolated curves.
-                    same: runs of the same data, model and sizes.
-                    runs: all measured runs.
+        rates: the rates of the predictions.
+        growth: growth of the extrapolated curves.
+        same: runs of the same data, model and sizes.
+        runs: all measured runs.
     """
     errors = summarize_errors(learn_errors(runs), "epoch_s") if rates.runs else None
     measured_ranks = max((run.work.ranks for run in same), default=0)

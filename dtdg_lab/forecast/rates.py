@@ -30,16 +30,16 @@ class Predicted:
     """A predicted epoch.
 
     Attributes:
-                    epoch_s: seconds of the epoch.
-                    compute_s: seconds in which the busiest rank computes.
-                    communicate_s: seconds of exchanging rows and gradients.
-                    transfer_s: seconds of transferring graphs.
-                    fetch_s: seconds of waiting for features.
-                    rank_bytes: bytes sent by the busiest rank.
-                    peak_bytes: bytes of a step's tensors on the rank that needs the most memory.
-                    held_bytes: bytes of this rank's data.
-                    imbalance: the busiest over the least busy rank's own time; infinite if a rank has no work.
-                    bound_s: lower bound of any schedule, for systems that schedule groups; None for others.
+        epoch_s: seconds of the epoch.
+        compute_s: seconds in which the busiest rank computes.
+        communicate_s: seconds of exchanging rows and gradients.
+        transfer_s: seconds of transferring graphs.
+        fetch_s: seconds of waiting for features.
+        rank_bytes: bytes sent by the busiest rank.
+        peak_bytes: bytes of a step's tensors on the rank that needs the most memory.
+        held_bytes: bytes of this rank's data.
+        imbalance: the busiest over the least busy rank's own time; infinite if a rank has no work.
+        bound_s: lower bound of any schedule, for systems that schedule groups; None for others.
     """
 
     epoch_s: float
@@ -64,17 +64,15 @@ class Rates:
     """The cost of each unit of work.
 
     Attributes:
-                    scaling: seconds per processed, exchanged or transferred value, for all systems together.
-                    seconds_of: system -> its own time over the prediction of ``scaling``, for systems with runs. Names
-                        of systems
-                                    on several ranks end in ``+``.
-                    memory: bytes per value of a row or an edge that is kept until the backward pass, for float32.
-                    memory_of: system -> its peak over the prediction of ``memory``, for systems with runs.
-                    rpc: the cost of a fetch.
-                    assumed: names among ``compute``, ``communicate``, ``transfer``, ``memory`` and ``fetch`` that no
-                        run provides.
-                    runs: number of runs used for the fit.
-                    notes: further remarks.
+        scaling: seconds per processed, exchanged or transferred value, for all systems together.
+        seconds_of: system -> its own time over the prediction of ``scaling``, for systems with runs. Names of systems
+            on several ranks end in ``+``.
+        memory: bytes per value of a row or an edge that is kept until the backward pass, for float32.
+        memory_of: system -> its peak over the prediction of ``memory``, for systems with runs.
+        rpc: the cost of a fetch.
+        assumed: names among ``compute``, ``communicate``, ``transfer``, ``memory`` and ``fetch`` that no run provides.
+        runs: number of runs used for the fit.
+        notes: further remarks.
     """
 
     scaling: ScalingModel
@@ -149,8 +147,8 @@ def fit_rates(runs: Sequence[MeasuredRun], like: Facts | None = None) -> Rates:
     """Fit rates to some runs; rates that they do not provide are assumed.
 
     Args:
-                    runs: measured runs; without any, all rates are assumed.
-                    like: facts of the config to predict. If some runs have its model and sizes, only these are used.
+        runs: measured runs; without any, all rates are assumed.
+        like: facts of the config to predict. If some runs have its model and sizes, only these are used.
     """
     used, notes = _alike(runs, like)
     if not used:

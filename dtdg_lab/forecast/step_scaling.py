@@ -30,16 +30,14 @@ class StepScaling(StudyResult):
     """Steps on different numbers of ranks, measured and predicted.
 
     Attributes:
-                    rows: one per step; ``MEANINGS`` describes the columns.
-                    errors: one per measured step and part (``compute``, ``communicate``, ``transfer``, their ``sum``,
-                        and
-                                    ``wall``, which compares the sum with the step's wall time): ``name``, ``ranks``,
-                                    ``fitted``, ``part``, ``measured_s``, ``predicted_s`` and ``error`` (predicted over
-                                    measured, minus 1).
-                    model: the rates.
-                    described: a description of what was done.
-                    weak: whether the graph grows with the ranks.
-                    paper: the paper's speed-up on its largest number of ranks; None if it reports none.
+        rows: one per step; ``MEANINGS`` describes the columns.
+        errors: one per measured step and part (``compute``, ``communicate``, ``transfer``, their ``sum``, and ``wall``,
+            which compares the sum with the step's wall time): ``name``, ``ranks``, ``fitted``, ``part``,
+            ``measured_s``, ``predicted_s`` and ``error`` (predicted over measured, minus 1).
+        model: the rates.
+        described: a description of what was done.
+        weak: whether the graph grows with the ranks.
+        paper: the paper's speed-up on its largest number of ranks; None if it reports none.
     """
 
     rows: tuple[dict[str, Any], ...]
@@ -84,22 +82,19 @@ def extrapolate(
     needed.
 
     Args:
-                    runs: runs of snapshot parallelism with one model, on one rank and on more, recorded with
-                        ``overlap="off"``.
-                                    Predictions are for the settings and graph of the first run.
-                    ranks: numbers of ranks to predict.
-                    held_out: runs that are predicted and compared, but not used for the fit.
-                    weak: whether the graph grows with the ranks, in nodes and edges alike; otherwise it stays the same.
-                    size: factor by which the predicted graph's nodes and edges are scaled.
-                    graph: the data of all runs; by default their configs load it.
-                    network: network topology; by default the paper's 8 ranks per node, with the measured speed within a
-                        node.
-                    cores: cores of the machine on which the runs were trained; by default this process's.
+        runs: runs of snapshot parallelism with one model, on one rank and on more, recorded with ``overlap="off"``.
+            Predictions are for the settings and graph of the first run.
+        ranks: numbers of ranks to predict.
+        held_out: runs that are predicted and compared, but not used for the fit.
+        weak: whether the graph grows with the ranks, in nodes and edges alike; otherwise it stays the same.
+        size: factor by which the predicted graph's nodes and edges are scaled.
+        graph: the data of all runs; by default their configs load it.
+        network: network topology; by default the paper's 8 ranks per node, with the measured speed within a node.
+        cores: cores of the machine on which the runs were trained; by default this process's.
 
     Raises:
-                    ConfigError: no run is given, or runs are of other systems, models or precisions, or overlap
-                    exchanges. PlanError: a phase needed for the prediction was never measured, or the ranks do not fit
-                    the graph.
+        ConfigError: no run is given, or runs are of other systems, models or precisions, or overlap exchanges.
+        PlanError: a phase needed for the prediction was never measured, or the ranks do not fit the graph.
 
     References: ESDG section 6.3, Figures 5 (strong scaling) and 7 (weak scaling).
     """
@@ -145,17 +140,17 @@ def continued(
     """Fit rates to steps, then predict held-out steps and those on other numbers of ranks.
 
     Args:
-                    fitted: steps to which rates are fitted.
-                    held_out: steps that are predicted and compared.
-                    settings: settings of the predicted steps.
-                    changes: changes of the graph on one rank.
-                    ranks: numbers of ranks.
-                    weak: whether the graph grows with the ranks.
-                    network: network topology.
-                    described: description of the study.
+        fitted: steps to which rates are fitted.
+        held_out: steps that are predicted and compared.
+        settings: settings of the predicted steps.
+        changes: changes of the graph on one rank.
+        ranks: numbers of ranks.
+        weak: whether the graph grows with the ranks.
+        network: network topology.
+        described: description of the study.
 
     Raises:
-                    PlanError: nothing was measured, a phase is missing, or the ranks do not fit the graph.
+        PlanError: nothing was measured, a phase is missing, or the ranks do not fit the graph.
     """
     model = step_time.fit_scaling(fitted)
     alone = settings.work(changes, 1)

@@ -78,7 +78,7 @@ class _Question(Shown):
         """Return who made the prediction; in unattended runs, code makes one.
 
         Raises:
-                        PredictionError: there is no prediction yet.
+            PredictionError: there is no prediction yet.
         """
         if self.value is not None:
             return self._by
@@ -99,7 +99,7 @@ def predicted(*questions: _Question) -> None:
     """Stop a cell until its questions are answered, if it computes for a long time before the reveal.
 
     Raises:
-                    PredictionError: a question has no prediction yet.
+        PredictionError: a question has no prediction yet.
     """
     for question in questions:
         if question.value is None:
@@ -110,12 +110,12 @@ class Estimate(_Question):
     """A field for a number in a notebook; ``reveal`` shows the answer next to it and disables the field.
 
     Args:
-                    question: one sentence.
-                    unit: unit of the number, such as ``ms`` or ``times as long``.
-                    factor: largest ratio between estimate and answer that counts as right.
+        question: one sentence.
+        unit: unit of the number, such as ``ms`` or ``times as long``.
+        factor: largest ratio between estimate and answer that counts as right.
 
     Raises:
-                    ConfigError: the factor is not above 1.
+        ConfigError: the factor is not above 1.
     """
 
     def __init__(self, question: str, unit: str = "", *, factor: float = 1.5) -> None:
@@ -162,7 +162,7 @@ class Estimate(_Question):
         """Return the answer next to the estimate, as text.
 
         Raises:
-                        PredictionError: there is no estimate yet.
+            PredictionError: there is no estimate yet.
         """
         who, guess = self._predicted(), self.value
         assert guess is not None
@@ -179,8 +179,8 @@ class Feedback:
     """Feedback on one answer.
 
     Attributes:
-                    right: whether the answer is correct.
-                    words: why it is correct, or a hint.
+        right: whether the answer is correct.
+        words: why it is correct, or a hint.
     """
 
     right: bool
@@ -213,15 +213,15 @@ def agrees(
 ) -> str:
     """Return where a learner's function first differs from a rule, as text; empty if they agree in all cases.
 
-    Exceptions become text and are not raised, since a wrong answer is not a failure of the notebook. The function
-    gets copies of the arguments, so that it cannot change them.
+    Exceptions become text and are not raised, since a wrong answer is not a failure of the notebook. The function gets
+    copies of the arguments, so that it cannot change them.
 
     Args:
-                    function: the learner's function.
-                    rule: the right function.
-                    cases: arguments with which both are called.
-                    same: whether an answer equals the right one.
-                    shown: a case as text.
+        function: the learner's function.
+        rule: the right function.
+        cases: arguments with which both are called.
+        same: whether an answer equals the right one.
+        shown: a case as text.
     """
     if not callable(function):
         return f"give a function, not {type(function).__name__}"
@@ -253,11 +253,11 @@ class Prediction(_Question):
     """Choices to click in a notebook; ``reveal`` shows the answer next to them and disables them.
 
     Args:
-                    question: one sentence.
-                    choices: at least two different choices.
+        question: one sentence.
+        choices: at least two different choices.
 
     Raises:
-                    ConfigError: there are fewer than two choices, or one is given twice.
+        ConfigError: there are fewer than two choices, or one is given twice.
     """
 
     def __init__(self, question: str, choices: Sequence[str]) -> None:
@@ -288,7 +288,7 @@ class Prediction(_Question):
         """Choose from code, as tests do.
 
         Raises:
-                        UnknownNameError: there is no such choice.
+            UnknownNameError: there is no such choice.
         """
         if choice not in self.choices:
             raise UnknownNameError("choice", choice, self.choices)
@@ -301,11 +301,11 @@ class Prediction(_Question):
         """Return the answer next to the prediction, as text.
 
         Args:
-                        answer: one of the choices.
+            answer: one of the choices.
 
         Raises:
-                        UnknownNameError: the answer is not one of the choices.
-                        PredictionError: there is no prediction yet.
+            UnknownNameError: the answer is not one of the choices.
+            PredictionError: there is no prediction yet.
         """
         if answer not in self.choices:
             raise UnknownNameError("choice", answer, self.choices)
@@ -377,7 +377,7 @@ def pairs(base: RunConfig) -> dict[str, Pair]:
     """Return pairs of settings by letter; learners decide which of them must have the same losses.
 
     Args:
-                    base: settings that all of them share.
+        base: settings that all of them share.
     """
 
     def of(system: str, **changes: Any) -> RunConfig:
@@ -406,8 +406,8 @@ def check_pairs(answer: Any, pairs: Mapping[str, Pair]) -> Feedback:
     """Check the letters of the pairs that must agree.
 
     Args:
-                    answer: a set of letters, or letters in another form.
-                    pairs: the pairs (see :func:`pairs`).
+        answer: a set of letters, or letters in another form.
+        pairs: the pairs (see :func:`pairs`).
     """
     letters = _letters(answer)
     if letters is None:
@@ -433,8 +433,8 @@ def check_skill(function: Any, meaning: Any) -> Feedback:
     """Check ``skill(loss, persistence)``, and what a skill of -1 means.
 
     Args:
-                    function: the learner's function.
-                    meaning: a letter of ``MEANINGS``.
+        function: the learner's function.
+        meaning: a letter of ``MEANINGS``.
     """
     wrong = agrees(function, skill, _cases("skill"))
     if not wrong and (not isinstance(meaning, str) or meaning.strip().lower() != MEANS):
@@ -525,8 +525,8 @@ def check_hosts(answer: Any, hosts: Mapping[str, int]) -> Feedback:
     """Check the engines of an SSH cluster: one for each GPU of every host.
 
     Args:
-                    answer: host -> number of engines.
-                    hosts: host -> number of GPUs.
+        answer: host -> number of engines.
+        hosts: host -> number of GPUs.
     """
     if not isinstance(answer, Mapping) or not answer:
         return Feedback(False, "4: give a dict: {'host': engines}")
@@ -544,9 +544,9 @@ def check_lost(answer: Any, steps_made: int, checkpoint_step: int) -> Feedback:
     """Check the number of steps that must be repeated after a rank is lost.
 
     Args:
-                    answer: a number of steps.
-                    steps_made: steps made before the rank was lost.
-                    checkpoint_step: step from which the run resumes.
+        answer: a number of steps.
+        steps_made: steps made before the rank was lost.
+        checkpoint_step: step from which the run resumes.
     """
     hint = "work after the checkpoint is lost; work before it is kept"
     praise = "the more recent the checkpoint, the less is lost"
@@ -582,9 +582,9 @@ def check_left(answer: Any, total: int, finished: int) -> Feedback:
     """Check the number of runs that a resumed study trains.
 
     Args:
-                    answer: a number of runs.
-                    total: number of runs in the study.
-                    finished: number of runs finished before the interruption; one more was half done.
+        answer: a number of runs.
+        total: number of runs in the study.
+        finished: number of runs finished before the interruption; one more was half done.
     """
     hint = "a finished run is never repeated; a half-done run of this process restarts"
     return _counted(2, answer, left(total, finished), "runs", hint=hint, praise="all runs except the finished ones")
@@ -657,7 +657,7 @@ def choose(rows: Sequence[Row]) -> tuple[str, float]:
     """Return the cell with the lowest median validation loss, and its median test loss.
 
     Args:
-                    rows: one per run, with ``cell``, ``seed``, ``validation_loss`` and ``test_loss``.
+        rows: one per run, with ``cell``, ``seed``, ``validation_loss`` and ``test_loss``.
     """
     rows_by_cell: dict[str, list[Row]] = {}
     for row in rows:

@@ -275,8 +275,8 @@ def check_choices(answer: Any, costs: Mapping[str, Mapping[Any, float]]) -> Feed
     """Check the window and the prioritized part under each condition.
 
     Args:
-                    answer: condition -> (W, part), with parts counted from 1, or None for equal shares.
-                    costs: condition -> (W, part) -> milliseconds.
+        answer: condition -> (W, part), with parts counted from 1, or None for equal shares.
+        costs: condition -> (W, part) -> milliseconds.
     """
     if not isinstance(answer, Mapping):
         return Feedback(False, f"2: give a dict with {', '.join(costs)}")

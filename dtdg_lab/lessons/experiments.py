@@ -22,7 +22,7 @@ async def change(run: Any, *, steps: int = 0, epochs: int = 0, **settings: Any) 
     """Change settings of a run, wait until its ranks have applied them, and then for some more steps or epochs.
 
     Raises:
-                    ConfigError: the run refuses the change.
+        ConfigError: the run refuses the change.
     """
     count = _count_changes(run)
     run.set(**settings)
@@ -72,11 +72,11 @@ class Exactness:
     """A batch's loss next to the loss of the same targets on the whole graph.
 
     Attributes:
-                    targets: number of nodes with a loss.
-                    snapshots: the batch's snapshots.
-                    of_batch: the batch's loss.
-                    on_the_whole: loss of the same targets, computed with all nodes of these snapshots.
-                    gradient_off: largest relative difference between gradients of a parameter.
+        targets: number of nodes with a loss.
+        snapshots: the batch's snapshots.
+        of_batch: the batch's loss.
+        on_the_whole: loss of the same targets, computed with all nodes of these snapshots.
+        gradient_off: largest relative difference between gradients of a parameter.
     """
 
     targets: int
@@ -126,8 +126,8 @@ def pruned_epochs(trials: Sequence[Trial], pruner: BasePruner) -> dict[str, int]
     """Return the number of epochs that each trial would run with a pruner, given the complete curves.
 
     Args:
-                    trials: finished trials of one seed, in the order in which they were trained.
-                    pruner: applied after every epoch except the last.
+        trials: finished trials of one seed, in the order in which they were trained.
+        pruner: applied after every epoch except the last.
     """
     earlier: list[Trial] = []
     for trial in trials:

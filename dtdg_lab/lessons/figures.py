@@ -34,14 +34,14 @@ def bar_chart(
     """Draw numbers as upright bars with their values above; with many bars, values appear when pointing at them.
 
     Args:
-                    title: title of the chart.
-                    unit: title of the axis.
-                    values: name below a bar -> number; or, for groups of bars, legend entry -> such a mapping.
-                    log: whether the axis is logarithmic.
-                    digits: d3-format of the values; by default three digits, with a prefix from 10,000 on.
+        title: title of the chart.
+        unit: title of the axis.
+        values: name below a bar -> number; or, for groups of bars, legend entry -> such a mapping.
+        log: whether the axis is logarithmic.
+        digits: d3-format of the values; by default three digits, with a prefix from 10,000 on.
 
     Raises:
-                    ConfigError: there is no bar.
+        ConfigError: there is no bar.
     """
     series: dict[str, Mapping[str, float]] = {
         name: numbers_by_label if isinstance(numbers_by_label, Mapping) else values  # type: ignore[misc]
@@ -84,13 +84,13 @@ def panels(run: Any, *names: str, title: str = "") -> Figure:
     """Draw one to four charts of a run side by side, each with a sentence about it.
 
     Args:
-                    run: an active or a stored run.
-                    names: names of the charts, such as ``loss``, ``timeline`` or ``schedule``.
-                    title: title of the figure; by default the run's name.
+        run: an active or a stored run.
+        names: names of the charts, such as ``loss``, ``timeline`` or ``schedule``.
+        title: title of the figure; by default the run's name.
 
     Raises:
-                    ConfigError: there are more than four charts, or none.
-                    UnknownNameError: the run has no such chart.
+        ConfigError: there are more than four charts, or none.
+        UnknownNameError: the run has no such chart.
     """
     if not 1 <= len(names) <= MOST:
         raise ConfigError(f"{len(names)} panels were given, but a figure of a lesson has 1 to {MOST}.")
@@ -105,8 +105,8 @@ def forecast_panels(forecast: RankCurves, *quantities: str) -> Figure:
     """Draw some panels of the result of ``Forecast.curves``.
 
     Raises:
-                    ConfigError: there are more than four panels, or none.
-                    UnknownNameError: the forecast has no such quantity.
+        ConfigError: there are more than four panels, or none.
+        UnknownNameError: the forecast has no such quantity.
     """
     if not 1 <= len(quantities) <= MOST:
         raise ConfigError(f"{len(quantities)} panels were given, but a figure of a lesson has 1 to {MOST}.")
@@ -120,7 +120,7 @@ def side_by_side(*figures: Figure | CaptionedFigure, title: str, wide: Sequence[
     """Up to four charts as one figure, two in a row; those at the places ``wide`` have a row to themselves.
 
     Raises:
-                    ConfigError: there are more than four figures, or none.
+        ConfigError: there are more than four figures, or none.
     """
     if not 1 <= len(figures) <= MOST:
         raise ConfigError(f"{len(figures)} panels were given, but a figure of a lesson has 1 to {MOST}.")
@@ -140,9 +140,9 @@ def sizes_by_hand_figure(
     """Draw the seconds to the target as bars, with the fastest on top.
 
     Args:
-                    hand_s: seconds with the manual plan.
-                    controllers: controller -> seconds by seed; the bar is their median, the whisker their range.
-                    fixed: fixed size -> seconds; the dotted line is the smallest.
+        hand_s: seconds with the manual plan.
+        controllers: controller -> seconds by seed; the bar is their median, the whisker their range.
+        fixed: fixed size -> seconds; the dotted line is the smallest.
 
     Bars with infinitely many seconds, which never reach the target, are left out.
     """

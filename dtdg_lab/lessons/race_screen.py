@@ -40,8 +40,8 @@ class RaceScreen(Shown):
     """Cards and charts of a race; pass ``show`` to ``lab.race`` as ``on_change``.
 
     Args:
-                    configs: contestants by name, as for ``lab.race``.
-                    ideas: one sentence for each card; by default the start of the system's summary.
+        configs: contestants by name, as for ``lab.race``.
+        ideas: one sentence for each card; by default the start of the system's summary.
     """
 
     def __init__(self, configs: Mapping[str, RunConfig], ideas: Mapping[str, str] | None = None) -> None:

@@ -15,11 +15,11 @@ def near_by_seed_words(runs: Mapping[str, Sequence[RunTables]]) -> str:
     """Return the shortest, median and longest time to a loss 5% above the lowest of all runs, over the seeds.
 
     Args:
-                    runs: label -> the tables of a run for each seed.
+        runs: label -> the tables of a run for each seed.
 
     Returns:
-                    A line for each label, with the number of runs that never reached the loss and count as the slowest.
-                    Empty if a run was never evaluated.
+        A line for each label, with the number of runs that never reached the loss and count as the slowest. Empty if
+        a run was never evaluated.
     """
     losses = {label: [finite_losses(tables) for tables in several] for label, several in runs.items()}
     curves = [curve for several in losses.values() for curve in several]

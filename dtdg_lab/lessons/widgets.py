@@ -86,21 +86,20 @@ _POLICIES = ("dqn", "bandit", "random")
 class BatchBench(_Bench):
     """Menus for the batch size in each stage of a simulated training, and the total time to the target.
 
-    Every choice reruns the simulation and redraws the chart; ``set`` does the same from code. The plan starts with
-    the middle size in all stages. Controllers start with it too and are simulated once per seed; their median time
-    counts.
+    Every choice reruns the simulation and redraws the chart; ``set`` does the same from code. The plan starts with the
+    middle size in all stages. Controllers start with it too and are simulated once per seed; their median time counts.
 
     Args:
-                    simulator: simulates the training.
-                    target: the loss to be reached.
-                    stages: number of stages, 1 to 8, each an equal part of the way to the target.
-                    policies: names of batch-size controllers in the catalogue.
-                    seeds: seeds of the controllers and of the noise that they observe.
-                    decide_every: number of steps between two decisions of a controller.
+        simulator: simulates the training.
+        target: the loss to be reached.
+        stages: number of stages, 1 to 8, each an equal part of the way to the target.
+        policies: names of batch-size controllers in the catalogue.
+        seeds: seeds of the controllers and of the noise that they observe.
+        decide_every: number of steps between two decisions of a controller.
 
     Raises:
-                    ConfigError: there are no stages or too many, no seed, or the target is not between floor and start.
-                    UnknownNameError: there is no such controller.
+        ConfigError: there are no stages or too many, no seed, or the target is not between floor and start.
+        UnknownNameError: there is no such controller.
     """
 
     def __init__(
@@ -145,8 +144,8 @@ class BatchBench(_Bench):
         """Choose the action of every stage from code, as tests do.
 
         Raises:
-                        ConfigError: there are more or fewer actions than stages.
-                        PlanError: there is no such action.
+            ConfigError: there are more or fewer actions than stages.
+            PlanError: there is no such action.
         """
         if len(plan) != len(self._menus):
             raise ConfigError(f"{len(plan)} sizes were given for {len(self._menus)} stages. Give one for each.")
@@ -214,14 +213,13 @@ class CacheBench(_Bench):
     steps from the next boundary on. At the end, energy is compared. ``choose`` does the same as clicking *Rebuild*.
 
     Args:
-                    episode: the simulated conditions.
-                    policies: further rivals by name, besides the threshold rule, one cache per epoch, and two that know
-                        the
-                                    future: the clairvoyant, and the best fixed window.
+        episode: the simulated conditions.
+        policies: further rivals by name, besides the threshold rule, one cache per epoch, and two that know the future:
+            the clairvoyant, and the best fixed window.
 
     Attributes:
-                    episode: the simulated conditions.
-                    windows: (first step, choice) of every window so far.
+        episode: the simulated conditions.
+        windows: (first step, choice) of every window so far.
 
     References: GreenDyGNN section IV-B (the decision at a rebuild boundary).
     """
@@ -267,11 +265,11 @@ class CacheBench(_Bench):
         """Choose the next cache.
 
         Args:
-                        window: the number of steps W, one of eight.
-                        preferred: the part that gets 60 % of the cache; None for equal shares.
+            window: the number of steps W, one of eight.
+            preferred: the part that gets 60 % of the cache; None for equal shares.
 
         Raises:
-                        PlanError: the run has ended, or the window or the part is invalid.
+            PlanError: the run has ended, or the window or the part is invalid.
         """
         self._choose(window, preferred)
         self._draw()
@@ -280,7 +278,7 @@ class CacheBench(_Bench):
         """Make the same choice at all remaining boundaries.
 
         Raises:
-                        PlanError: the window or the part is invalid.
+            PlanError: the window or the part is invalid.
         """
         self.follow(lambda late_ms: (window, preferred))
 
@@ -288,7 +286,7 @@ class CacheBench(_Bench):
         """Let a function decide at all remaining boundaries (see ``RuleWindows``).
 
         Raises:
-                        PlanError: the function returns an invalid window or part.
+            PlanError: the function returns an invalid window or part.
         """
         while not self.done:
             self._choose(*rule(self.late_ms))
@@ -312,7 +310,7 @@ class CacheBench(_Bench):
         """The energy of the whole run for one part.
 
         Raises:
-                        PlanError: the run has not ended.
+            PlanError: the run has not ended.
         """
         if not self.done:
             raise PlanError("a run has no total before its end. Choose until it ends, or keep a choice to the end.")
@@ -343,7 +341,7 @@ class CacheBench(_Bench):
         """By how much the energy exceeds that of the best plan, relative to it; never below 0.
 
         Raises:
-                        PlanError: the run has not ended.
+            PlanError: the run has not ended.
         """
         return self.joules / self.rivals_j[CLAIRVOYANT] - 1
 
@@ -453,16 +451,16 @@ class ScheduleBench(_Bench):
     rounded to the step of the sliders, about a hundredth of their range.
 
     Args:
-                    times_s: (K,) initial seconds of each group, above 0; at most 16 groups.
-                    ranks: number of ranks R.
-                    schedulers: ``psg``, or names in the catalogue's section ``scheduling``.
-                    chosen: the scheduler that is shown first; by default the first of ``schedulers``.
-                    per_rank: maximum number of groups of a rank in an iteration; ``psg`` has one.
+        times_s: (K,) initial seconds of each group, above 0; at most 16 groups.
+        ranks: number of ranks R.
+        schedulers: ``psg``, or names in the catalogue's section ``scheduling``.
+        chosen: the scheduler that is shown first; by default the first of ``schedulers``.
+        per_rank: maximum number of groups of a rank in an iteration; ``psg`` has one.
 
     Raises:
-                    ConfigError: there are too many groups, a time is 0, or no scheduler is given.
-                    PlanError: times are negative or not finite, or there are none.
-                    UnknownNameError: there is no such scheduler.
+        ConfigError: there are too many groups, a time is 0, or no scheduler is given.
+        PlanError: times are negative or not finite, or there are none.
+        UnknownNameError: there is no such scheduler.
     """
 
     def __init__(
@@ -522,8 +520,8 @@ class ScheduleBench(_Bench):
         """Move all sliders or choose a scheduler from code, as tests do.
 
         Raises:
-                        ConfigError: there are more or fewer times than sliders, or one is beyond the range of its
-                        slider. UnknownNameError: the scheduler is not among the choices.
+            ConfigError: there are more or fewer times than sliders, or one is beyond the range of its slider.
+            UnknownNameError: the scheduler is not among the choices.
         """
         if scheduler is not None and scheduler not in self.schedulers:
             raise UnknownNameError("scheduler", scheduler, self.schedulers)

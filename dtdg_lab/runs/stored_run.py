@@ -163,8 +163,7 @@ class StoredRun:
         """Rewrite report.html and return its path. If the run cannot be read, the old report stays.
 
         Raises:
-                        DataError, RunStoreError: a file is damaged or from a newer version, or the report cannot be
-                        written.
+            DataError, RunStoreError: a file is damaged or from a newer version, or the report cannot be written.
         """
         with reading(self.path):
             return write_report(StoredRun(self.directory))  # reads the tables again

@@ -36,14 +36,14 @@ def open_tables(
     """Return the tables of a stored run, from Parquet files if those of all ranks are current, else from its lines.
 
     Args:
-                    directory: the run's folder.
-                    config: the settings with which the run began.
-                    rollups: all sums that charts will ask for.
-                    recent: number of newest steps whose rows are kept.
+        directory: the run's folder.
+        config: the settings with which the run began.
+        rollups: all sums that charts will ask for.
+        recent: number of newest steps whose rows are kept.
 
     Raises:
-                    DataError: a line is damaged or from a newer version, or Parquet files are damaged and there are no
-                    lines. RunStoreError: a file cannot be read.
+        DataError: a line is damaged or from a newer version, or Parquet files are damaged and there are no lines.
+        RunStoreError: a file cannot be read.
     """
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
@@ -126,15 +126,15 @@ class _ColumnsOnDemand(Mapping[str, Array]):
     """Columns of some rows of a table, each read when a sum first asks for it.
 
     Args:
-                    clock: the run's clock.
-                    name: the table's name.
-                    files: the table's files of all ranks.
-                    after: the last step before these rows.
-                    until: the last step of these rows.
-                    unknown: whether rows without a step are included.
+        clock: the run's clock.
+        name: the table's name.
+        files: the table's files of all ranks.
+        after: the last step before these rows.
+        until: the last step of these rows.
+        unknown: whether rows without a step are included.
 
     Attributes:
-                    indices: positions of these rows in the columns, in order of steps; the columns may hold more rows.
+        indices: positions of these rows in the columns, in order of steps; the columns may hold more rows.
     """
 
     def __init__(

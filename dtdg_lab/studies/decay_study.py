@@ -44,28 +44,26 @@ def study_decay(
     the cell has the reason instead of numbers, and the next call tries it again.
 
     Args:
-                    config: settings of a system with temporal decay; K, alpha and seed are replaced.
-                    full_snapshots: values of K, at most the window.
-                    alphas: values of alpha.
-                    seeds: seeds of the runs for every K and alpha.
-                    session: the session whose engines train; by default this process does, with ``ranks=1``.
-                    runs_dir: folder for the study and, without a session, for the runs.
-                    restart: whether finished cells are trained again, too.
-                    on_cell: function called with the study as it is: first with the results of earlier calls, then
-                        after every
-                                    run; it can draw the figure, for example.
-                    progress: whether a progress bar is shown.
+        config: settings of a system with temporal decay; K, alpha and seed are replaced.
+        full_snapshots: values of K, at most the window.
+        alphas: values of alpha.
+        seeds: seeds of the runs for every K and alpha.
+        session: the session whose engines train; by default this process does, with ``ranks=1``.
+        runs_dir: folder for the study and, without a session, for the runs.
+        restart: whether finished cells are trained again, too.
+        on_cell: function called with the study as it is: first with the results of earlier calls, then after every run;
+            it can draw the figure, for example.
+        progress: whether a progress bar is shown.
 
     Returns:
-                    A ``DecayStudy`` with rows, means over seeds, the best cell, and heat maps.
+        A ``DecayStudy`` with rows, means over seeds, the best cell, and heat maps.
 
     Raises:
-                    ConfigError: the system has no decay, the config tunes itself, a number is out of range, or there
-                    are several
-                                    ranks and no session.
-                    RunFailedError: a run was stopped, and the study with it; finished cells are kept.
-                    RunStoreError: another process writes to the study, or one of its files is damaged.
-                    LabError: a run cannot be started.
+        ConfigError: the system has no decay, the config tunes itself, a number is out of range, or there are several
+            ranks and no session.
+        RunFailedError: a run was stopped, and the study with it; finished cells are kept.
+        RunStoreError: another process writes to the study, or one of its files is damaged.
+        LabError: a run cannot be started.
 
     References: FlareDTDG section 4.6 and Figure 8.
     """

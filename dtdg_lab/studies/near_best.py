@@ -21,9 +21,9 @@ def near_best_bars(trials: Sequence[Trial], axis: Axis, paper: Mapping[str, floa
     """Return, for each value of an axis, a bar with the seconds to a validation loss 5 % above the seed's lowest.
 
     Args:
-                    trials: trials of a study, finished or not.
-                    axis: the axis that is studied.
-                    paper: value -> seconds that the paper reports.
+        trials: trials of a study, finished or not.
+        axis: the axis that is studied.
+        paper: value -> seconds that the paper reports.
     """
     finished = [trial for trial in trials if trial.status == FINISHED and trial.run is not None]
     points = {trial.key: _read_points(trial.run.resolve()) for trial in finished if trial.run is not None}

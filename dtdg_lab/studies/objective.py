@@ -23,8 +23,8 @@ def check_objective(name: str) -> None:
     """Check that trials may be compared by a number.
 
     Raises:
-                    ConfigError: the number depends on the test split, which must not be used to choose settings.
-                    UnknownNameError: runs have no such number.
+        ConfigError: the number depends on the test split, which must not be used to choose settings.
+        UnknownNameError: runs have no such number.
     """
     if name in OF_TEST or name.startswith("test"):
         raise ConfigError(
@@ -50,7 +50,7 @@ def values_of(run: StoredRun) -> dict[str, Any]:
     Joules of several sources are summed. Unknown values are None.
 
     Raises:
-                    RunStoreError, DataError: the run's files cannot be read.
+        RunStoreError, DataError: the run's files cannot be read.
     """
     evaluations = run.table("evaluations")
     rows = evaluations[evaluations["split"] == "validation"].to_dict("records")

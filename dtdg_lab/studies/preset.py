@@ -33,25 +33,25 @@ class StudyPreset:
     """A shipped study: its question, its runs, and how the results are shown.
 
     Attributes:
-                    name: its name in lower case.
-                    question: the question that it answers.
-                    source: the paper and its figure or table, or ``ours``.
-                    base: settings of all runs; a given config replaces them.
-                    full: further settings of the full form.
-                    quick: further settings of the short form, which takes about a minute.
-                    over: axes of the grid.
-                    quick_over: axes of the short form.
-                    seeds: seeds of every combination.
-                    quick_seeds: seeds of every combination in the short form.
-                    fixed: settings that also replace those of a given config.
-                    needs: an option that a config must have, and what an error says about configs without it.
-                    objective: the number of a run by which trials are compared.
-                    refine: ``refine(config, axes, quick)`` returns the axes and the combinations to skip for a config.
-                    maps: name of a figure -> the number of a run that its map over the first two axes shows.
-                    bars: title of the bars with the time to a near-best loss, over the only axis; empty for no bars.
-                    paper: value of that axis -> seconds that the paper reports.
-                    analysis: function from the study, finished or not, to further figures with captions.
-                    result: function from the study to a result of its own type.
+        name: its name in lower case.
+        question: the question that it answers.
+        source: the paper and its figure or table, or ``ours``.
+        base: settings of all runs; a given config replaces them.
+        full: further settings of the full form.
+        quick: further settings of the short form, which takes about a minute.
+        over: axes of the grid.
+        quick_over: axes of the short form.
+        seeds: seeds of every combination.
+        quick_seeds: seeds of every combination in the short form.
+        fixed: settings that also replace those of a given config.
+        needs: an option that a config must have, and what an error says about configs without it.
+        objective: the number of a run by which trials are compared.
+        refine: ``refine(config, axes, quick)`` returns the axes and the combinations to skip for a config.
+        maps: name of a figure -> the number of a run that its map over the first two axes shows.
+        bars: title of the bars with the time to a near-best loss, over the only axis; empty for no bars.
+        paper: value of that axis -> seconds that the paper reports.
+        analysis: function from the study, finished or not, to further figures with captions.
+        result: function from the study to a result of its own type.
     """
 
     name: str
@@ -78,7 +78,7 @@ class StudyPreset:
         """Check that a config can be studied.
 
         Raises:
-                        ConfigError: its system lacks the studied option.
+            ConfigError: its system lacks the studied option.
         """
         option, lack = self.needs
         if option and option not in config.flat:

@@ -43,38 +43,31 @@ def race(
 
     Data, split, task, evaluation, epochs and precision must be the same for all; otherwise the race is refused. All
     contestants run with the first seed before the next seed starts. The same call with the same name resumes an
-    interrupted race, and may add contestants and seeds: finished runs are kept, and unfinished runs start again so
-    that their times are complete.
+    interrupted race, and may add contestants and seeds: finished runs are kept, and unfinished runs start again so that
+    their times are complete.
 
     Args:
-                    configs: settings of at least two contestants; a mapping also gives their names. Their seeds are
-                        replaced.
-                    seeds: seeds of each contestant's runs. At least two are needed for a spread; without a spread,
-                        nothing is
-                                    called the best.
-                    session: the session whose engines train, into its own folder of runs; by default this process, with
-                                    ``ranks=1``.
-                    parallel: whether two contestants run at the same time, on halves of the session's engines; they
-                        share the
-                                    machine.
-                    stop: a rule that stops runs early, which only uses the validation split and the clock.
-                    runs_dir: folder for ``races/`` and, without a session, for the runs.
-                    name: the race's name, which is needed to resume it. By default it is made from the systems, and
-                        every call is
-                                    a new race.
-                    on_change: function called with the race after every validation evaluation, and when a run starts or
-                        ends; it
-                                    can draw the figure, for example.
-                    progress: whether a progress bar is shown.
+        configs: settings of at least two contestants; a mapping also gives their names. Their seeds are replaced.
+        seeds: seeds of each contestant's runs. At least two are needed for a spread; without a spread, nothing is
+            called the best.
+        session: the session whose engines train, into its own folder of runs; by default this process, with
+            ``ranks=1``.
+        parallel: whether two contestants run at the same time, on halves of the session's engines; they share the
+            machine.
+        stop: a rule that stops runs early, which only uses the validation split and the clock.
+        runs_dir: folder for ``races/`` and, without a session, for the runs.
+        name: the race's name, which is needed to resume it. By default it is made from the systems, and every call is a
+            new race.
+        on_change: function called with the race after every validation evaluation, and when a run starts or ends; it
+            can draw the figure, for example.
+        progress: whether a progress bar is shown.
 
     Raises:
-                    ConfigError: contestants differ in a setting that must be the same (the message has both values),
-                    there are
-                                    fewer than two, one needs other engines, or a race of this name has other contents.
-                    RunStoreError: another process runs the race of this name, or the race cannot be written.
-                    RunFailedError: a run was stopped, and the race with it; finished runs are kept. If a run fails,
-                    this is
-                                    recorded and the race continues.
+        ConfigError: contestants differ in a setting that must be the same (the message has both values), there are
+            fewer than two, one needs other engines, or a race of this name has other contents.
+        RunStoreError: another process runs the race of this name, or the race cannot be written.
+        RunFailedError: a run was stopped, and the race with it; finished runs are kept. If a run fails, this is
+            recorded and the race continues.
     """
     return prepare(
         configs,
@@ -129,19 +122,19 @@ class RaceRunner:
     """A race whose folder this process holds. It trains the missing runs; other threads may call ``stop``.
 
     Args:
-                    folder: the race's folder.
-                    plan: the plan that is joined to the one in the folder.
-                    session: the session whose engines train; None for this process.
-                    runs_dir: folder of runs if there is no session.
-                    on_change: see :func:`race`. The thread that trains or waits calls it, one call at a time.
-                    progress: whether a progress bar is shown.
+        folder: the race's folder.
+        plan: the plan that is joined to the one in the folder.
+        session: the session whose engines train; None for this process.
+        runs_dir: folder of runs if there is no session.
+        on_change: see :func:`race`. The thread that trains or waits calls it, one call at a time.
+        progress: whether a progress bar is shown.
 
     Attributes:
-                    race: the race, as it is now.
+        race: the race, as it is now.
 
     Raises:
-                    ConfigError: the folder contains another race.
-                    RunStoreError: another process writes to it, or it cannot be read or written.
+        ConfigError: the folder contains another race.
+        RunStoreError: another process writes to it, or it cannot be read or written.
     """
 
     race: Race
@@ -183,8 +176,8 @@ class RaceRunner:
         """Train every run that is not finished yet. If a run fails, this is recorded and the race continues.
 
         Raises:
-                        RunFailedError: a run was stopped, and the race with it; finished runs are kept.
-                        LabError: the race cannot be written.
+            RunFailedError: a run was stopped, and the race with it; finished runs are kept.
+            LabError: the race cannot be written.
         """
         cells = self._plan.cells
         with self._lock, progress_bar(len(cells), self._progress) as self._runner.bar:
@@ -219,8 +212,8 @@ def _check_engines(configs: Mapping[str, RunConfig], session: Session | None, *,
     """Check before training that the engines can run all contestants.
 
     Raises:
-                    ConfigError: a contestant has more ranks than there are engines for it, or there are no engines.
-                    ClusterError: a single engine cannot be split into halves.
+        ConfigError: a contestant has more ranks than there are engines for it, or there are no engines.
+        ClusterError: a single engine cannot be split into halves.
     """
     if parallel and session is None:
         raise ConfigError(

@@ -36,14 +36,13 @@ class StopRule:
     The run's test split is then evaluated once.
 
     Attributes:
-                    epochs: maximum number of epochs; by default that of the configs.
-                    patience: number of consecutive validation evaluations without a new lowest loss.
-                    seconds: time since the start of the run, including evaluations; checked after each validation
-                        evaluation.
-                    loss: validation loss to reach.
+        epochs: maximum number of epochs; by default that of the configs.
+        patience: number of consecutive validation evaluations without a new lowest loss.
+        seconds: time since the start of the run, including evaluations; checked after each validation evaluation.
+        loss: validation loss to reach.
 
     Raises:
-                    ConfigError: no condition is given, or a number is invalid.
+        ConfigError: no condition is given, or a number is invalid.
     """
 
     epochs: int | None = None
@@ -80,7 +79,7 @@ class StopRule:
         """Check that the rule can stop runs of a config.
 
         Raises:
-                        ConfigError: the rule uses the validation split, but the config's protocol has none.
+            ConfigError: the rule uses the validation split, but the config's protocol has none.
         """
         if self.judges and not catalogue.PROTOCOLS[config.protocol].validation_share:
             protocols = [name for name, protocol in catalogue.PROTOCOLS.items() if protocol.validation_share]
@@ -127,7 +126,7 @@ class StopRule:
         """Read the dict that :meth:`to_dict` wrote.
 
         Raises:
-                        ConfigError: the rule is not one of this version.
+            ConfigError: the rule is not one of this version.
         """
         try:
             return cls(**data)
@@ -148,15 +147,14 @@ class RacePlan:
     """The contestants and seeds of a race.
 
     Attributes:
-                    name: the race's name.
-                    configs: contestant -> its settings; the race's seeds replace its own.
-                    seeds: seeds of each contestant's runs.
-                    stop: the rule that stops runs early; None without a rule.
-                    parallel: whether two runs are trained at the same time.
-                    data: seed -> hash of its data.
-                    copy_bytes_per_s: rate at which one core of this machine copies memory, at the start of the race;
-                        None if it
-                                    was not measured.
+        name: the race's name.
+        configs: contestant -> its settings; the race's seeds replace its own.
+        seeds: seeds of each contestant's runs.
+        stop: the rule that stops runs early; None without a rule.
+        parallel: whether two runs are trained at the same time.
+        data: seed -> hash of its data.
+        copy_bytes_per_s: rate at which one core of this machine copies memory, at the start of the race; None if it was
+            not measured.
     """
 
     name: str
@@ -186,8 +184,8 @@ class RacePlan:
         """Write ``race.json``.
 
         Raises:
-                        ConfigError: a contestant uses code that is not registered in this process.
-                        RunStoreError: the disk is full, or the folder cannot be written.
+            ConfigError: a contestant uses code that is not registered in this process.
+            RunStoreError: the disk is full, or the folder cannot be written.
         """
         check_registered(*self.configs.values())
         plan = {name: getattr(self, name) for name in ("name", "parallel", "seeds", "copy_bytes_per_s")}
@@ -203,7 +201,7 @@ class RacePlan:
         """Read the plan in a race's folder.
 
         Raises:
-                        RunStoreError: there is no race, its file is damaged, or another version wrote it.
+            RunStoreError: there is no race, its file is damaged, or another version wrote it.
         """
         file = as_path(path, "path", RunStoreError) / FILE
         if not file.is_file():
@@ -237,8 +235,7 @@ class RacePlan:
         """Return this plan with the contestants and seeds that a new plan adds.
 
         Raises:
-                        ConfigError: the new plan differs in something else, or registered code has changed; the message
-                        says what.
+            ConfigError: the new plan differs in something else, or registered code has changed; the message says what.
         """
         # existing contestants keep their labels, since generated labels depend on the other contestants
         old_labels = {config.replace(seed=0).to_json(): label for label, config in self.configs.items()}
@@ -282,7 +279,7 @@ def new_race(plan: RacePlan, runs_dir: Path) -> Path:
     """Make a folder ``<runs_dir>/races/<date>-<name>``, with ``-2``, ``-3`` ... if it exists already.
 
     Raises:
-                    RunStoreError: the folder cannot be written.
+        RunStoreError: the folder cannot be written.
     """
     root, base = runs_dir / FOLDER, f"{datetime.now():%Y%m%d}-{plan.name}"
     number = 1
@@ -338,9 +335,8 @@ def contestants(
     system differ. The first of the race's seeds replaces those of the configs.
 
     Raises:
-                    ConfigError: there are fewer than two contestants, two are equal, seeds are missing, repeated or
-                    invalid, or a
-                                    setting that must be the same differs (the message has both values).
+        ConfigError: there are fewer than two contestants, two are equal, seeds are missing, repeated or invalid, or a
+            setting that must be the same differs (the message has both values).
     """
     unlabelled = list(configs.values() if isinstance(configs, Mapping) else configs)
     for config in unlabelled:
@@ -399,7 +395,7 @@ def check_alike(configs: Mapping[str, RunConfig]) -> None:
     Model and conditions may differ if all contestants have the same system, since then these are compared.
 
     Raises:
-                    ConfigError: something differs; the message has its name, both contestants and both values.
+        ConfigError: something differs; the message has its name, both contestants and both values.
     """
     one_system = len({config.system for config in configs.values()}) == 1
     for name in (*ALWAYS, *(() if one_system else UNLESS_RACED)):
@@ -417,8 +413,8 @@ def data_hashes(configs: Mapping[str, RunConfig], seeds: Sequence[int]) -> dict[
     """Return seed -> hash of the data, which all contestants share. Data are loaded or generated.
 
     Raises:
-                    ConfigError: contestants have different data; the message says what differs.
-                    DataError: the data are not available.
+        ConfigError: contestants have different data; the message says what differs.
+        DataError: the data are not available.
     """
     hashes: dict[int, str] = {}
     loaded: dict[tuple[Any, ...], str] = {}

@@ -60,12 +60,12 @@ class RaceRun:
     """A run of a race.
 
     Attributes:
-                    label: the contestant.
-                    seed: the seed.
-                    state: ``finished``, ``under way``, ``failed``, or ``left`` if it was interrupted.
-                    why: reason why it ended early or failed.
-                    path: its folder; None if it could not be started.
-                    keeper: object that keeps the folder from being deleted while it is read.
+        label: the contestant.
+        seed: the seed.
+        state: ``finished``, ``under way``, ``failed``, or ``left`` if it was interrupted.
+        why: reason why it ended early or failed.
+        path: its folder; None if it could not be started.
+        keeper: object that keeps the folder from being deleted while it is read.
     """
 
     label: str
@@ -79,7 +79,7 @@ class RaceRun:
         """Open the run's records.
 
         Raises:
-                        RunStoreError: there is no run at its path, or it was never started.
+            RunStoreError: there is no run at its path, or it was never started.
         """
         run = open_run(self.path or Path(f"{self.label}, seed {self.seed}"))
         run.keeper = self.keeper
@@ -103,16 +103,16 @@ class Race:
     Any thread may read it while the race runs.
 
     Args:
-                    folder: the race's folder.
-                    plan: the race's plan; by default read from the folder.
-                    trials: key -> trial, which changes while the race runs; by default read from the folder.
+        folder: the race's folder.
+        plan: the race's plan; by default read from the folder.
+        trials: key -> trial, which changes while the race runs; by default read from the folder.
 
     Attributes:
-                    folder: the folder with ``race.json``.
-                    name: the race's name.
-                    configs: contestant -> its settings; the race's seeds replace its own.
-                    seeds: seeds of every contestant.
-                    wanted: number of runs in the whole race.
+        folder: the folder with ``race.json``.
+        name: the race's name.
+        configs: contestant -> its settings; the race's seeds replace its own.
+        seeds: seeds of every contestant.
+        wanted: number of runs in the whole race.
     """
 
     def __init__(self, folder: Path, plan: RacePlan | None = None, trials: Mapping[str, Trial] | None = None) -> None:
@@ -343,10 +343,10 @@ def open_race(path: str | Path) -> Race:
     """Open a past race, or one that another process is running.
 
     Args:
-                    path: the race's folder, such as ``runs/races/20260131-psg-blad``, or its ``race.json``.
+        path: the race's folder, such as ``runs/races/20260131-psg-blad``, or its ``race.json``.
 
     Raises:
-                    RunStoreError: there is no race at that path, or its file is damaged or from a newer version.
+        RunStoreError: there is no race at that path, or its file is damaged or from a newer version.
     """
     folder = as_path(path, "path", RunStoreError)
     return Race(folder.parent if folder.name == FILE else folder)
@@ -356,10 +356,10 @@ def race_words(plan: RacePlan, runs: Iterable[RaceRun], rows: Sequence[Row], com
     """Return sentences about a race; one with the word DIFFER reports an error.
 
     Args:
-                    plan: the race's plan.
-                    runs: the newest run of every contestant and seed.
-                    rows: rows of the table.
-                    compared: comparisons of losses that should be the same.
+        plan: the race's plan.
+        runs: the newest run of every contestant and seed.
+        rows: rows of the table.
+        compared: comparisons of losses that should be the same.
     """
     started, planned = list(runs), len(plan.configs) * len(plan.seeds)
     finished = [run for run in started if run.state == FINISHED]

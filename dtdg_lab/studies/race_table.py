@@ -36,11 +36,10 @@ class Spread:
     """A quantity over the seeds of one contestant.
 
     Attributes:
-                    middle: the median; infinite if half of the seeds never reached the target, None if unknown for all
-                        seeds.
-                    low, high: minimum and maximum over the seeds for which it is known and finite.
-                    count: number of seeds for which it is known, including those that never reached the target.
-                    missed: number of seeds that never reached the target.
+        middle: the median; infinite if half of the seeds never reached the target, None if unknown for all seeds.
+        low, high: minimum and maximum over the seeds for which it is known and finite.
+        count: number of seeds for which it is known, including those that never reached the target.
+        missed: number of seeds that never reached the target.
     """
 
     middle: float | None
@@ -63,12 +62,12 @@ def spread(values: Sequence[float | None]) -> Spread:
 def best(spreads: Mapping[str, Spread], *, high_is_good: bool = False) -> str | None:
     """Return the contestant whose seeds all beat all seeds of every other contestant; None if there is none.
 
-    One seed has no spread, so None is returned if a contestant has fewer than two. A contestant without known values
-    is left out. A seed that never reached the target beats no other.
+    One seed has no spread, so None is returned if a contestant has fewer than two. A contestant without known values is
+    left out. A seed that never reached the target beats no other.
 
     Args:
-                    spreads: contestant -> its spread.
-                    high_is_good: whether higher values are better.
+        spreads: contestant -> its spread.
+        high_is_good: whether higher values are better.
     """
     measured = {label: spread for label, spread in spreads.items() if spread.count}
     if len(measured) < 2 or any(spread.count < 2 for spread in measured.values()):
@@ -128,17 +127,16 @@ class Row:
     """One contestant, a row of the table.
 
     Attributes:
-                    label: the contestant's name.
-                    config: settings of its runs, except for the seed.
-                    settings: the settings in which contestants differ.
-                    runs: its finished runs.
-                    failed: for each run that failed, the reason.
-                    planned: number of its runs in the whole race.
-                    spreads: name of a measure -> its spread.
-                    sources: where the joules come from.
-                    coincides: whether losses that should be equal are; None if there are none, or if they were not
-                        compared yet.
-                    provenance: data and protocol of each finished run (see ``runs.provenance``).
+        label: the contestant's name.
+        config: settings of its runs, except for the seed.
+        settings: the settings in which contestants differ.
+        runs: its finished runs.
+        failed: for each run that failed, the reason.
+        planned: number of its runs in the whole race.
+        spreads: name of a measure -> its spread.
+        sources: where the joules come from.
+        coincides: whether losses that should be equal are; None if there are none, or if they were not compared yet.
+        provenance: data and protocol of each finished run (see ``runs.provenance``).
     """
 
     label: str
@@ -157,8 +155,8 @@ def spreads_of(runs: Sequence[StoredRun], near: Sequence[float | None]) -> dict[
     """Return the spread of every measure over the seeds of one contestant.
 
     Args:
-                    runs: its finished runs.
-                    near: seconds to a loss close to the best for each seed; infinite if never reached, None if unknown.
+        runs: its finished runs.
+        near: seconds to a loss close to the best for each seed; infinite if never reached, None if unknown.
     """
     summaries = [run.summary for run in runs]
     spreads = {measure.name: spread([summary.get(measure.name) for summary in summaries]) for measure in MEASURES}
@@ -278,9 +276,9 @@ def page(rows: Sequence[Row], captions: Sequence[str] = (), rule: str = "") -> s
     """Return the table as HTML, with clear winners in bold and losses that should be the same but differ in red.
 
     Args:
-                    rows: rows of the table.
-                    captions: sentences above it; one with the word DIFFER reports an error.
-                    rule: how to read the table.
+        rows: rows of the table.
+        captions: sentences above it; one with the word DIFFER reports an error.
+        rule: how to read the table.
     """
     settings = list(rows[0].settings) if rows else []
     measures = [
@@ -344,10 +342,9 @@ def bounds_of(
     and the bound of the contestant's family.
 
     Args:
-                    runs: contestant -> its finished runs.
-                    copy_bytes_per_s: see :func:`copy_bandwidth`; None if it was not measured.
-                    cache: bounds of runs that were read before, which this extends, since a race is redrawn after every
-                        run.
+        runs: contestant -> its finished runs.
+        copy_bytes_per_s: see :func:`copy_bandwidth`; None if it was not measured.
+        cache: bounds of runs that were read before, which this extends, since a race is redrawn after every run.
     """
     bounds: list[Bound] = []
     raced = [run for group in runs.values() for run in group]

@@ -58,30 +58,26 @@ def run_study(
     failed in an earlier call is tried once more. The runs can be opened like others, by ``lab.runs.open(trial.run)``.
 
     Args:
-                    sweep: a sweep, or the name of a shipped study, such as ``figure8``.
-                    name: name of the folder; by default that of a shipped study.
-                    base: settings of a shipped study instead of its own.
-                    quick: whether to use a shipped study's short form.
-                    session: the session whose engines train, into its own folder of runs; by default this process, with
-                                    ``ranks=1``.
-                    runs_dir: folder for the study and, without a session, for the runs; by default the session's, or
-                        ``runs``.
-                    prune: a pruner of ``optuna.pruners``, such as ``MedianPruner()``. It stops runs early by their
-                        validation loss
-                                    after each epoch, compared with earlier runs of the same seed.
-                    on_trial: function called with the study as it is, at the start and after every trial.
-                    on_start: function called with every run that starts, which has ``id path config live lock
-                        version``.
-                    progress: whether a progress bar with the remaining time is shown.
-                    restart: whether to move what is in the folder into a folder ``before-1``, ``before-2``, ... in it.
+        sweep: a sweep, or the name of a shipped study, such as ``figure8``.
+        name: name of the folder; by default that of a shipped study.
+        base: settings of a shipped study instead of its own.
+        quick: whether to use a shipped study's short form.
+        session: the session whose engines train, into its own folder of runs; by default this process, with
+            ``ranks=1``.
+        runs_dir: folder for the study and, without a session, for the runs; by default the session's, or ``runs``.
+        prune: a pruner of ``optuna.pruners``, such as ``MedianPruner()``. It stops runs early by their validation loss
+            after each epoch, compared with earlier runs of the same seed.
+        on_trial: function called with the study as it is, at the start and after every trial.
+        on_start: function called with every run that starts, which has ``id path config live lock version``.
+        progress: whether a progress bar with the remaining time is shown.
+        restart: whether to move what is in the folder into a folder ``before-1``, ``before-2``, ... in it.
 
     Raises:
-                    ConfigError: there are several ranks and no session, the name belongs to another sweep, or there is
-                    no
-                                    objective to compare or prune by.
-                    RunStoreError: another process writes to the study, or the disk cannot be written.
-                    RunFailedError: a run was stopped from outside, and the study with it.
-                    LabError: runs cannot be started.
+        ConfigError: there are several ranks and no session, the name belongs to another sweep, or there is no objective
+            to compare or prune by.
+        RunStoreError: another process writes to the study, or the disk cannot be written.
+        RunFailedError: a run was stopped from outside, and the study with it.
+        LabError: runs cannot be started.
     """
     if isinstance(sweep, str):
         name = name or (f"{sweep}-quick" if quick else sweep)
@@ -317,7 +313,7 @@ def study_at_command(sweep: Sweep, name: str, runs_dir: Path) -> Study:
     """Run a study in this process, or on temporary engines if its runs need several ranks.
 
     Raises:
-                    LabError: see ``run_study``.
+        LabError: see ``run_study``.
     """
     ranks = max((cell.config.ranks for cell in sweep.cells), default=sweep.base.ranks)
     if ranks == 1:

@@ -26,12 +26,12 @@ class Check:
     """A comparison of two runs with the same seed that should have the same losses.
 
     Attributes:
-                    labels: the two contestants.
-                    seed: the seed of both runs.
-                    why: the reason why their losses should be the same.
-                    first: relative difference in the first step with a loss; None if it is not known yet.
-                    curve: largest relative difference of evaluations after the same step; None if there are none yet.
-                    first_allowed, curve_allowed: differences that rounding explains.
+        labels: the two contestants.
+        seed: the seed of both runs.
+        why: the reason why their losses should be the same.
+        first: relative difference in the first step with a loss; None if it is not known yet.
+        curve: largest relative difference of evaluations after the same step; None if there are none yet.
+        first_allowed, curve_allowed: differences that rounding explains.
     """
 
     labels: tuple[str, str]
@@ -70,8 +70,7 @@ def same_losses(config: RunConfig) -> tuple[tuple[Any, ...], str] | None:
     and with schedules made from measured times.
 
     References: SYSTEMS.md, "What the same losses means". Full batches use the whole graph in one step with any
-    strategy;
-                    all feature caches give the same rows to the same batches.
+        strategy; all feature caches give the same rows to the same batches.
     """
     flat, parts = config.flat, catalogue.system(config.system).parts
     layout, family = parts["parallel"], catalogue.family(catalogue.system(config.system).family)
@@ -110,8 +109,8 @@ def checks(configs: Mapping[str, RunConfig], tables: Mapping[tuple[str, int], Ru
     """Compare every pair of runs with the same seed that should have the same losses, up to their common progress.
 
     Args:
-                    configs: contestant -> its settings, of which the seed is ignored.
-                    tables: (contestant, seed) -> its tables, which must not change meanwhile.
+        configs: contestant -> its settings, of which the seed is ignored.
+        tables: (contestant, seed) -> its tables, which must not change meanwhile.
     """
     compared = []
     seeds = list(dict.fromkeys(seed for _, seed in tables))

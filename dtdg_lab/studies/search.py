@@ -28,8 +28,8 @@ class SpaceSearch:
     same combinations as an uninterrupted one.
 
     Args:
-                    folder: the study's folder, whose lock the caller holds.
-                    sweep: the sweep to search.
+        folder: the study's folder, whose lock the caller holds.
+        sweep: the sweep to search.
     """
 
     def __init__(self, folder: Path, sweep: Sweep) -> None:
@@ -97,8 +97,8 @@ def pruning_judge(pruner: optuna.pruners.BasePruner, earlier: Sequence[Trial]) -
     """Return a function that judges the evaluations of one run; losses that are not finite are ignored.
 
     Args:
-                    pruner: decides from the losses of all runs, with epochs as steps.
-                    earlier: trials of the same seed whose runs have ended.
+        pruner: decides from the losses of all runs, with epochs as steps.
+        earlier: trials of the same seed whose runs have ended.
     """
     with quiet():
         study = optuna.create_study(pruner=pruner)

@@ -17,13 +17,13 @@ class Range:
     """Numbers from ``low`` to ``high``, both included.
 
     Attributes:
-                    kind: ``uniform``, ``log_uniform`` (uniform in the logarithm), or ``integer``.
-                    low: the minimum.
-                    high: the maximum.
-                    step: distance of integers, counted from ``low``.
+        kind: ``uniform``, ``log_uniform`` (uniform in the logarithm), or ``integer``.
+        low: the minimum.
+        high: the maximum.
+        step: distance of integers, counted from ``low``.
 
     Raises:
-                    ConfigError: the range is empty, or a bound has no logarithm.
+        ConfigError: the range is empty, or a bound has no logarithm.
     """
 
     kind: Kind
@@ -63,7 +63,7 @@ class Choice:
     """One of several values, which have no order.
 
     Raises:
-                    ConfigError: there are fewer than two values, one is repeated, or one is not a plain value.
+        ConfigError: there are fewer than two values, one is repeated, or one is not a plain value.
     """
 
     values: tuple[Any, ...]
@@ -111,7 +111,7 @@ def read_space(name: str, space: Any) -> SearchSpace:
     """Read what :meth:`Range.to_dict` or :meth:`Choice.to_dict` returned; ranges and choices are returned unchanged.
 
     Raises:
-                    ConfigError: it is none of these.
+        ConfigError: it is none of these.
     """
     if isinstance(space, Range | Choice):
         return space

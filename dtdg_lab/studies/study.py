@@ -38,10 +38,10 @@ class Combination:
     """Trials with the same settings, one for each seed.
 
     Attributes:
-                    number: number of the combination, from 0.
-                    settings: its values on the studied axes.
-                    trials: its trials.
-                    values: a number of each finished run that has it, in the order of the seeds.
+        number: number of the combination, from 0.
+        settings: its values on the studied axes.
+        trials: its trials.
+        values: a number of each finished run that has it, in the order of the seeds.
     """
 
     number: int
@@ -74,8 +74,8 @@ def combinations_of(trials: Sequence[Trial], measure: str) -> tuple[Combination,
     """Group trials by settings, in the order of their numbers.
 
     Args:
-                    trials: trials of a study.
-                    measure: name of a number of the runs; unfinished trials do not have it.
+        trials: trials of a study.
+        measure: name of a number of the runs; unfinished trials do not have it.
     """
     by_number: dict[int, list[Trial]] = {}
     for trial in trials:
@@ -148,9 +148,9 @@ class Study:
     """A sweep and the state of its trials.
 
     Attributes:
-                    path: the study's folder.
-                    sweep: the plan of the study.
-                    trials: its finished, active and waiting trials; in a search, only those that were drawn.
+        path: the study's folder.
+        sweep: the plan of the study.
+        trials: its finished, active and waiting trials; in a search, only those that were drawn.
     """
 
     path: Path
@@ -186,7 +186,7 @@ class Study:
         """Return the trial with a key.
 
         Raises:
-                        UnknownNameError: there is none.
+            UnknownNameError: there is none.
         """
         trials = {trial.key: trial for trial in self.trials}
         if key not in trials:
@@ -197,7 +197,7 @@ class Study:
         """Open the run of a trial.
 
         Raises:
-                        RunStoreError: the trial has no run, or the run's folder is missing.
+            RunStoreError: the trial has no run, or the run's folder is missing.
         """
         if trial.run is None:
             raise RunStoreError(f"trial {trial.number} (seed {trial.seed}) is {trial.status}, so it has no run yet.")
@@ -219,7 +219,7 @@ class Study:
         """Return the best combination among those with some settings.
 
         Raises:
-                        UnknownNameError: a name is not studied.
+            UnknownNameError: a name is not studied.
         """
         for name in settings:
             if name not in self.sweep.names:
@@ -278,14 +278,13 @@ class Study:
         """Draw medians over two of the studied settings.
 
         Args:
-                        x: setting on the horizontal axis; by default the first one.
-                        y: setting on the vertical axis; by default the second one.
-                        colour: number of the runs that is shown (see ``runs.summary.SUMMARY_MEANINGS``); by default the
-                            objective.
+            x: setting on the horizontal axis; by default the first one.
+            y: setting on the vertical axis; by default the second one.
+            colour: number of the runs that is shown (see ``runs.summary.SUMMARY_MEANINGS``); by default the objective.
 
         Raises:
-                        ConfigError: fewer than two settings are studied, or the same one is given twice.
-                        UnknownNameError: a name is not studied, or runs have no such number.
+            ConfigError: fewer than two settings are studied, or the same one is given twice.
+            UnknownNameError: a name is not studied, or runs have no such number.
         """
         return self.map_panel(x, y, colour)[0]
 
@@ -406,8 +405,8 @@ def open_study(path: str | Path) -> Study:
     """Read a study from its folder; it may still be running.
 
     Raises:
-                    RunStoreError: there is no study at that path, or one of its files is damaged.
-                    ConfigError: a newer version wrote it.
+        RunStoreError: there is no study at that path, or one of its files is damaged.
+        ConfigError: a newer version wrote it.
     """
     folder = as_path(path, "path", RunStoreError)
     file = folder / SWEEP_FILE

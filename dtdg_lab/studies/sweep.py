@@ -33,9 +33,9 @@ class Axis:
     """One axis of a grid.
 
     Attributes:
-                    name: a setting, or the property in which the cases differ.
-                    values: labels of the cells on this axis.
-                    settings: the settings of each value.
+        name: a setting, or the property in which the cases differ.
+        values: labels of the cells on this axis.
+        settings: the settings of each value.
     """
 
     name: str
@@ -60,8 +60,8 @@ def axes_of(over: Mapping[str, Any]) -> tuple[Axis, ...]:
     """Return the axes of a grid after checking them.
 
     Raises:
-                    ConfigError: an axis is empty, repeats a value, or has a setting that cannot be studied.
-                    UnknownNameError: there is no such setting.
+        ConfigError: an axis is empty, repeats a value, or has a setting that cannot be studied.
+        UnknownNameError: there is no such setting.
     """
     axes = tuple(_axis(name, values) for name, values in over.items())
     owners: dict[str, str] = {}
@@ -77,8 +77,8 @@ def check_name(name: str, argument: str) -> None:
     """Check that a name is a setting that can be studied.
 
     Raises:
-                    ConfigError: it is the seed.
-                    UnknownNameError: there is no such setting.
+        ConfigError: it is the seed.
+        UnknownNameError: there is no such setting.
     """
     if name == SEED:
         raise ConfigError(f"{argument} contains 'seed', which cannot be studied. Give seeds=(0, 1, 2) instead.")
@@ -151,10 +151,10 @@ class Cell:
     """One run of a sweep or race.
 
     Attributes:
-                    number: number of its settings among those of the grid, from 0.
-                    settings: its value on each axis of the sweep.
-                    seed: the seed of its run.
-                    config: the settings of its run.
+        number: number of its settings among those of the grid, from 0.
+        settings: its value on each axis of the sweep.
+        seed: the seed of its run.
+        config: the settings of its run.
     """
 
     number: int
@@ -183,35 +183,31 @@ class Skipped:
 class Sweep:
     """The runs of a study: a grid of settings, or a space to search with Optuna.
 
-    A grid is written as ``over={"full_snapshots": (1, 2), "alpha": (0.1, 0.6)}``, a search as
-    ``space={"learning_rate": log_uniform(1e-4, 1e-1)}, trials=30``. Both may contain all settings of the glossary, and
-    ``system``, ``model``, ``dataset`` and ``protocol``. Values of an axis may also be named cases with several settings
-    each: ``over={"network": {"quiet": {}, "slow": {"congestion": "one_slow", "congestion_ms": 20.0}}}``.
+    A grid is written as ``over={"full_snapshots": (1, 2), "alpha": (0.1, 0.6)}``, a search as ``space={"learning_rate":
+    log_uniform(1e-4, 1e-1)}, trials=30``. Both may contain all settings of the glossary, and ``system``, ``model``,
+    ``dataset`` and ``protocol``. Values of an axis may also be named cases with several settings each:
+    ``over={"network": {"quiet": {}, "slow": {"congestion": "one_slow", "congestion_ms": 20.0}}}``.
 
     All configs of a grid are created and checked with it. If ``ranks`` are studied and the base has as many parts as
     ranks, so has every cell.
 
     Attributes:
-                    base: settings of all runs, except for the studied ones.
-                    over: axis -> its values, or its cases with their settings.
-                    seeds: seeds of every combination; by default 0, 1, 2 for a grid, and the base's seed for a search.
-                    space: setting -> what it is drawn from.
-                    trials: number of combinations to draw.
-                    sampler: ``tpe`` or ``random``.
-                    skip: combinations that are not trained, as mappings of axis -> value or list of values; all axes of
-                        a mapping
-                                    must match. ``"refused"`` skips those that no config allows. They are listed in
-                                    ``skipped``.
-                    objective: number of a run by which trials are compared: one of ``runs.summary.SUMMARY_MEANINGS``,
-                        such as
-                                    ``validation_loss`` (the last one), or ``best_validation_loss``.
-                    goal: ``min`` or ``max``, whichever value of the objective is best.
-                    shipped: name of the shipped study whose analysis is used.
+        base: settings of all runs, except for the studied ones.
+        over: axis -> its values, or its cases with their settings.
+        seeds: seeds of every combination; by default 0, 1, 2 for a grid, and the base's seed for a search.
+        space: setting -> what it is drawn from.
+        trials: number of combinations to draw.
+        sampler: ``tpe`` or ``random``.
+        skip: combinations that are not trained, as mappings of axis -> value or list of values; all axes of a mapping
+            must match. ``"refused"`` skips those that no config allows. They are listed in ``skipped``.
+        objective: number of a run by which trials are compared: one of ``runs.summary.SUMMARY_MEANINGS``, such as
+            ``validation_loss`` (the last one), or ``best_validation_loss``.
+        goal: ``min`` or ``max``, whichever value of the objective is best.
+        shipped: name of the shipped study whose analysis is used.
 
     Raises:
-                    ConfigError: there is nothing to study, a name or value is invalid, two cells are the same run, or
-                    the
-                                    objective depends on the test split.
+        ConfigError: there is nothing to study, a name or value is invalid, two cells are the same run, or the objective
+            depends on the test split.
     """
 
     base: RunConfig
@@ -310,7 +306,7 @@ class Sweep:
         """Return the config of a combination of settings.
 
         Raises:
-                        ConfigError: no config allows these settings.
+            ConfigError: no config allows these settings.
         """
         parts_follow = "ranks" in settings and "parts" not in settings and self.base.parts == self.base.ranks
         return self.base.replace(**({"parts": 0} if parts_follow else {}), **settings, seed=seed)
@@ -398,7 +394,7 @@ class Sweep:
         """Read what :meth:`to_json` returned, or JSON written by hand; missing entries have their defaults.
 
         Raises:
-                        ConfigError: it is not a sweep, or has a newer schema.
+            ConfigError: it is not a sweep, or has a newer schema.
         """
         try:
             data = json.loads(text)
@@ -486,12 +482,12 @@ def preset_sweep(preset: StudyPreset, base: RunConfig | None, *, quick: bool) ->
     """Return the runs of a shipped study.
 
     Args:
-                    preset: the study.
-                    base: settings to use instead of the study's own data, model and sizes.
-                    quick: whether to return its short form.
+        preset: the study.
+        base: settings to use instead of the study's own data, model and sizes.
+        quick: whether to return its short form.
 
     Raises:
-                    ConfigError: the base's system lacks the studied option.
+        ConfigError: the base's system lacks the studied option.
     """
     config = base or RunConfig(**preset.base, **(preset.quick if quick else preset.full))
     preset.check(config)

@@ -52,10 +52,10 @@ def find_run(config: RunConfig, started_ns: int, folders: set[Path], excluded: s
     """Return the run that was created for a config after some time, if a study was killed before recording it.
 
     Args:
-                    config: settings of the run.
-                    started_ns: earliest time of its creation, in nanoseconds since 1970.
-                    folders: folders of runs.
-                    excluded: resolved folders of runs that belong to other trials.
+        config: settings of the run.
+        started_ns: earliest time of its creation, in nanoseconds since 1970.
+        folders: folders of runs.
+        excluded: resolved folders of runs that belong to other trials.
     """
     for folder in folders:
         for path in sorted(folder.glob(f"*-{config.short_hash}*")):
@@ -73,11 +73,11 @@ def wait_until_final(path: Path, *, on_engines: bool) -> str:
     """Return the final state of a run. Wait while engines train it, and end it if it has no process.
 
     Args:
-                    path: the run's folder.
-                    on_engines: whether engines train it, which outlive the process that started it.
+        path: the run's folder.
+        on_engines: whether engines train it, which outlive the process that started it.
 
     Raises:
-                    RunStoreError: there is no run at that path.
+        RunStoreError: there is no run at that path.
     """
     run = RunDirectory.open(path)
     quiet_since: float | None = None
@@ -102,7 +102,7 @@ def resume(path: Path, session: Session | None) -> bool:
     """Resume a run from its checkpoint on a session's engines and wait for its end; return False if that is impossible.
 
     Raises:
-                    RunFailedError: the run failed again.
+        RunFailedError: the run failed again.
     """
     run = RunDirectory.open(path)
     if session is None or not run.checkpoint_file.is_file():
@@ -134,23 +134,21 @@ class TrialRunner:
     """Trains trials on a session's engines or in this process; other threads may call ``stop``.
 
     Args:
-                    folder: folder of a study or race, whose lock this process holds.
-                    kind: ``study`` or ``race``.
-                    session: the session whose engines train; None for this process.
-                    runs_dir: folder for runs if there is no session.
-                    decide: returns the function that judges a trial's evaluations, given the trial and the others.
-                    resumes: whether an interrupted run on engines resumes from its checkpoint; otherwise it starts
-                        again.
-                    start: called with each trial whose run starts, and with the run. Like the next two functions it is
-                        called by
-                                    one thread at a time, and its errors end the study.
-                    evaluated: called after every evaluation on the validation split; None for no function.
-                    report: called before the first trial and after every trial.
-                    bar: a progress bar.
+        folder: folder of a study or race, whose lock this process holds.
+        kind: ``study`` or ``race``.
+        session: the session whose engines train; None for this process.
+        runs_dir: folder for runs if there is no session.
+        decide: returns the function that judges a trial's evaluations, given the trial and the others.
+        resumes: whether an interrupted run on engines resumes from its checkpoint; otherwise it starts again.
+        start: called with each trial whose run starts, and with the run. Like the next two functions it is called by
+            one thread at a time, and its errors end the study.
+        evaluated: called after every evaluation on the validation split; None for no function.
+        report: called before the first trial and after every trial.
+        bar: a progress bar.
 
     Attributes:
-                    trials: key -> trial, as it is now.
-                    stopped: whether a stop was requested.
+        trials: key -> trial, as it is now.
+        stopped: whether a stop was requested.
     """
 
     def __init__(
@@ -185,12 +183,12 @@ class TrialRunner:
         """Train the missing trials in order, after those that an earlier call left unfinished.
 
         Args:
-                        cells: cells of the grid.
-                        parallel: whether two are trained at the same time, on halves of the session's engines.
+            cells: cells of the grid.
+            parallel: whether two are trained at the same time, on halves of the session's engines.
 
         Raises:
-                        RunFailedError: a run was stopped, and the study with it.
-                        LabError: no trial can be trained now, for example since the disk is full.
+            RunFailedError: a run was stopped, and the study with it.
+            LabError: no trial can be trained now, for example since the disk is full.
         """
         self._keys = {cell.key for cell in cells}
         self.report()
@@ -270,8 +268,8 @@ class TrialRunner:
         """Return the trial in its final state, from the run of an earlier call or from a run trained now.
 
         Raises:
-                        RunFailedError: its run was stopped, which ends the study.
-                        LabError: no trial can be trained now.
+            RunFailedError: its run was stopped, which ends the study.
+            LabError: no trial can be trained now.
         """
         if trial.status in log.OVER:
             return trial
@@ -428,8 +426,8 @@ def time_left(trials: Sequence[Trial], remaining: Sequence[Cell]) -> float | Non
     most settings with it.
 
     Args:
-                    trials: trials of the study.
-                    remaining: cells whose runs have not started.
+        trials: trials of the study.
+        remaining: cells whose runs have not started.
     """
     finished = [
         (trial.settings, trial.seconds / trial.values["epochs"])

@@ -38,23 +38,21 @@ class Trial:
     """One run of a study or race, planned or trained.
 
     Attributes:
-                    key: identifies the trial.
-                    number: number of its combination of settings, from 0.
-                    settings: its values on the studied axes.
-                    seed: the seed of its run.
-                    status: waiting, running, finished, pruned, failed or interrupted; in a search also refused, for
-                        invalid
-                                    settings.
-                    reason: why it ended early or failed.
-                    run: folder of its run, if it has one.
-                    values: numbers of its run (see ``runs.summary.SUMMARY_MEANINGS``).
-                    provenance: protocol, purge gap and data of its run (see ``runs.provenance``).
-                    curve: (completed epochs, loss) of every evaluation on the validation split.
-                    seconds: how long it took.
-                    notes: other events, as text.
-                    asked_ns: time of its last start, in nanoseconds since 1970; 0 before the first.
-                    on_engines: whether it was started on a session's engines, which outlive the process that started
-                        it.
+        key: identifies the trial.
+        number: number of its combination of settings, from 0.
+        settings: its values on the studied axes.
+        seed: the seed of its run.
+        status: waiting, running, finished, pruned, failed or interrupted; in a search also refused, for invalid
+            settings.
+        reason: why it ended early or failed.
+        run: folder of its run, if it has one.
+        values: numbers of its run (see ``runs.summary.SUMMARY_MEANINGS``).
+        provenance: protocol, purge gap and data of its run (see ``runs.provenance``).
+        curve: (completed epochs, loss) of every evaluation on the validation split.
+        seconds: how long it took.
+        notes: other events, as text.
+        asked_ns: time of its last start, in nanoseconds since 1970; 0 before the first.
+        on_engines: whether it was started on a session's engines, which outlive the process that started it.
     """
 
     key: str
@@ -86,8 +84,7 @@ class TrialJournal:
     """The journal of a study or race, in which every start of a run is a trial of Optuna.
 
     Args:
-                    folder: the study's folder, ``<runs>/studies/<name>``. Paths of runs are stored relative to
-                        ``<runs>``.
+        folder: the study's folder, ``<runs>/studies/<name>``. Paths of runs are stored relative to ``<runs>``.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -102,7 +99,7 @@ class TrialJournal:
         A last line that a kill cut off is ignored.
 
         Raises:
-                        RunStoreError: the file cannot be read, another line is damaged, or an older version wrote it.
+            RunStoreError: the file cannot be read, another line is damaged, or an older version wrote it.
         """
         if (self._folder / OLD_FILE).exists():
             raise RunStoreError(
@@ -142,7 +139,7 @@ class TrialJournal:
         """Record a trial as it is now.
 
         Raises:
-                        RunStoreError: the disk is full, or the folder cannot be written.
+            RunStoreError: the disk is full, or the folder cannot be written.
         """
         run = None if trial.run is None else str(self._relative(trial.run))
         attributes = json.loads(dumps(asdict(replace(trial, run=None)) | {"run": run}))
@@ -181,7 +178,7 @@ def open_optuna_study(folder: Path, name: str, **settings: Any) -> optuna.Study:
     A last line without a newline is removed, since its writer was killed.
 
     Raises:
-                    OSError: the file cannot be changed.
+        OSError: the file cannot be changed.
     """
     file = folder / FILE
     if file.exists():
@@ -216,11 +213,11 @@ def one_writer(folder: Path, kind: str = "study") -> Iterator[None]:
     """Hold a folder for writing. The operating system releases it when the process ends, even by a kill.
 
     Args:
-                    folder: folder of a study or race.
-                    kind: ``study`` or ``race``.
+        folder: folder of a study or race.
+        kind: ``study`` or ``race``.
 
     Raises:
-                    RunStoreError: another process, or another call in this one, writes to it; the message says which.
+        RunStoreError: another process, or another call in this one, writes to it; the message says which.
     """
     lock = filelock.FileLock(folder / LOCK, thread_local=False)
     try:

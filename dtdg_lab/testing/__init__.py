@@ -1,7 +1,7 @@
-"""Checkers for people who write algorithms of their own, and contract suites for the tests.
+"""Checks for people who write their own algorithms, and the contracts that the tests check.
 
-``lab.testing.check_model(Model)`` trains a model on every system; ``lab.testing.check_extension`` does so for whatever
-else is registered.
+``lab.testing.check_model(Model)`` trains a model on every system; ``lab.testing.check_extension`` does so for all
+other registered code.
 """
 
 from __future__ import annotations

@@ -17,14 +17,14 @@ Edges = Sequence[tuple[int, int]]
 def graph_of(
     nodes: int, snapshots: Sequence[Edges], *, name: str = "example", weighted: bool = False, classes: Any = None
 ) -> DynamicGraph:
-    """Return a graph of T snapshots, given as edges (source, target), with constant features and targets.
+    """Return a graph of T snapshots with constant features and targets, given its edges (source, target).
 
     Args:
-        nodes: N.
-        snapshots: T lists of edges; an edge given twice in a snapshot counts once.
-        name: of the graph.
-        weighted: edges weigh 0.5, 1.0, 1.5, ..., in the order of rows.
-        classes: (N,) or (T, N) int16, -1 if unlabelled; None for a graph without classes.
+        nodes: number of nodes N.
+        snapshots: T lists of edges; an edge that is given twice in a snapshot counts once.
+        name: name of the graph.
+        weighted: whether edges get the weights 0.5, 1.0, 1.5, ..., in the order of rows; otherwise they have none.
+        classes: (N,) or (T, N) int16, -1 for unlabelled nodes; None for a graph without classes.
     """
     values = np.zeros((len(snapshots), nodes), np.float32)
     return DynamicGraph(
@@ -47,7 +47,7 @@ def _snapshot(nodes: int, edges: Edges, weighted: bool) -> Snapshot:
 
 
 def power_law(nodes: int = 60, snapshots: int = 4, edges: int = 150, *, classes: Any = None) -> DynamicGraph:
-    """Return a seeded random graph with a few popular nodes; classes as for :func:`graph_of`."""
+    """Return a random graph with a few popular nodes, the same on every call; classes as for :func:`graph_of`."""
     rng = generator(0, "contract/partitioners", nodes, snapshots, edges)
     popularity = 1.0 / np.arange(1, nodes + 1)
     targets = rng.choice(nodes, (snapshots, edges), p=popularity / popularity.sum())

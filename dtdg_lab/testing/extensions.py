@@ -1,6 +1,6 @@
-"""The extension suite: train registered code on every system that reads it, and compare losses.
+"""The check of registered code: train it on every system that reads it, and compare losses.
 
-Two processes first share the runs on one rank, then make those on two ranks together; no run leaves a folder.
+Two processes first share the runs on one rank, then train those on two ranks together. No run leaves a folder.
 """
 
 from __future__ import annotations
@@ -54,23 +54,23 @@ SMALL: Mapping[str, Any] = MappingProxyType(
     }
 )
 EVERYWHERE = ("models", "tasks", "datasets")  # kinds that every system reads
-REFUSALS = (ConfigError, NotAvailableError)  # of a config, or while a run is built; UnsupportedError is a ConfigError
-_SEVERITY = ("trained", "refused", "failed")  # of two ranks' outcomes the later one counts
-_CLOSE = 1e-8  # relative; of losses in float64 that are computed in another order
+REFUSALS = (ConfigError, NotAvailableError)  # raised by a config, or while a run is built
+_SEVERITY = ("trained", "refused", "failed")  # if two ranks have different results, the later of these counts
+_CLOSE = 1e-8  # allowed relative difference of losses in float64 that are computed in another order
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One run.
+    """The outcome of one run.
 
     Attributes:
-        system: of the run.
-        ranks: R.
+        system: the run's system.
+        ranks: number of ranks R.
         result: ``trained``; ``refused`` before it began, as not supported or not available; ``differs`` in its losses;
             or ``failed``.
-        losses: of every step.
-        reason: of a refusal, failure or difference; or the run that its losses were compared with.
-        seconds: duration.
+        losses: losses of all steps.
+        reason: why it was refused, failed or differs; or the run with which its losses were compared.
+        seconds: how long it took.
     """
 
     system: str
@@ -82,17 +82,17 @@ class Outcome:
 
     @property
     def is_good(self) -> bool:
-        """True if it trained as it should, or was refused with a reason."""
+        """Whether it trained as it should, or was refused with a reason."""
         return self.result in ("trained", "refused")
 
 
 @dataclass(frozen=True, repr=False)
 class ExtensionCheck:
-    """The outcomes of a registration on every system.
+    """The outcomes of registered code on every system.
 
     Attributes:
         title: kind and name of the checked code.
-        outcomes: in the catalogue's order of systems, on one rank and on two.
+        outcomes: outcomes in the catalogue's order of systems, on one rank and on two.
     """
 
     title: str
@@ -148,22 +148,22 @@ def check_model(
 ) -> ExtensionCheck:
     """Check a model by itself, then train it on every system, on one rank and on two.
 
-    By itself: parameters come from the seed, states start at zero, no row mixes in time, gradients reach every
-    parameter (see :mod:`dtdg_lab.testing.models`). On systems: losses are equal wherever systems compute the same.
-    It takes about a minute on two cores.
+    The checks of the model alone: parameters come from the seed, states start at zero, rows are not mixed in time, and
+    gradients reach every parameter (see :mod:`dtdg_lab.testing.models`). On systems, losses must be equal wherever
+    systems compute the same. It takes about a minute on two cores.
 
     Args:
         make: the model's class, or the name of a registered model.
-        systems: names of some systems; all by default.
-        options: of a class that is not registered, as of :func:`dtdg_lab.register`: names, and new options.
-        settings: of the runs, beside small ones, such as options of the model.
+        systems: names of some systems; by default all.
+        options: options of a class that is not registered, as for :func:`dtdg_lab.register`: names, and new options.
+        settings: settings of the runs, such as options of the model; by default they are small.
 
     Returns:
-        A table of systems: trained, or refused with the reason.
+        A table of systems, each of which trained or was refused with the reason.
 
     Raises:
-        ConfigError: options are given of a model that is registered, or a setting is wrong.
-        UnknownNameError: there is no such model, system, or setting.
+        ConfigError: options are given for a registered model, or a setting is invalid.
+        UnknownNameError: there is no such model, system or setting.
         ContractError: a rule is broken, a run failed, losses differ, or nothing trained; the message has the table.
     """
     if isinstance(make, str):
@@ -178,18 +178,18 @@ def check_model(
 def check_extension(name: str, kind: str, *, systems: Sequence[str] = (), **settings: Any) -> ExtensionCheck:
     """Train registered code on every system that reads it, on one rank and on two, and compare losses.
 
-    Losses must be equal on one rank and on two, on all systems of full batches, and on all systems of equal batches
-    that only fetch features differently; unless measured times decide. The systems of a family train a small model of
-    the package.
+    Losses must be equal on one rank and on two, on all systems with full batches, and on all systems with the same
+    batches that only fetch features in different ways, unless measured times change what is computed. The systems of a
+    registered family train a small model of the package.
 
     Args:
-        name: in the catalogue.
-        kind: such as ``model``, ``task``, ``scheduler``, ``family`` (see :func:`dtdg_lab.register`).
-        systems: names of some systems; all that read the kind, or all of the family, by default.
-        settings: of the runs, beside small ones; a system that does not read one trains without it.
+        name: name in the catalogue.
+        kind: kind, such as ``model``, ``task``, ``scheduler`` or ``family`` (see :func:`dtdg_lab.register`).
+        systems: names of some systems; by default all that read the kind, or all of the family.
+        settings: settings of the runs, which are small by default; a system that does not read one trains without it.
 
     Raises:
-        UnknownNameError: nothing of the kind has that name, there is no such system, or none reads a setting.
+        UnknownNameError: nothing of the kind has that name, there is no such system, or no system reads a setting.
         ConfigError: the family has no systems.
         ContractError: a run failed, losses differ, or nothing trained; the message has the table.
     """
@@ -209,7 +209,7 @@ def check_extension(name: str, kind: str, *, systems: Sequence[str] = (), **sett
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One run: its config, or why there is none."""
+    """One run: its config, or the reason why there is none."""
 
     system: str
     ranks: int
@@ -221,7 +221,7 @@ class _Case:
         """Return the run of a registered name on a system."""
         settings = _settings(system, kind, name, overrides) | {"ranks": ranks}
         refused = ""
-        for parts in dict.fromkeys((settings["parts"], ranks)):  # some systems take one part alone
+        for parts in dict.fromkeys((settings["parts"], ranks)):  # some systems allow only one part
             try:
                 return cls(system.name, ranks, RunConfig(**_read_settings({**settings, "parts": parts})))
             except REFUSALS as error:
@@ -230,7 +230,7 @@ class _Case:
 
 
 def _settings(system: System, kind: str, name: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a registered name's runs on a system: given ones, else its own, else small ones."""
+    """Return the settings of a run: given ones, otherwise those of the system, otherwise small ones."""
     of_families = {name: value for family in catalogue.families() for name, value in family.small_settings.items()}
     settings = {**SMALL, **of_families, **system.defaults, **overrides, "system": system.name}
     if kind in (*EVERYWHERE, *system.parts):
@@ -239,7 +239,7 @@ def _settings(system: System, kind: str, name: str, overrides: Mapping[str, Any]
 
 
 def _chooser(kind: str) -> str:
-    """Return the setting that names the checked code; empty for a family."""
+    """Return the setting that chooses the checked code; empty for a family."""
     return {"models": "model", "datasets": "dataset"}.get(kind, catalogue.CHOSEN_BY.get(kind, ""))
 
 
@@ -250,13 +250,13 @@ def _read_names(settings: Mapping[str, Any]) -> set[str]:
 
 
 def _read_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that the run reads."""
+    """Return only the settings that the run reads."""
     names = _read_names(settings)
     return {name: value for name, value in settings.items() if name in names}
 
 
 def _require_read(overrides: Mapping[str, Any], systems: Sequence[System], name: str, kind: str) -> None:
-    """Raise UnknownNameError for a setting that no system reads, or that the check itself chooses."""
+    """Raise UnknownNameError if no system reads a setting, or if the check itself chooses it."""
     names = set[str]().union(*(_read_names(_settings(system, kind, name, overrides)) for system in systems))
     names -= {"system", "ranks", _chooser(kind)}
     for setting in overrides:
@@ -266,11 +266,11 @@ def _require_read(overrides: Mapping[str, Any], systems: Sequence[System], name:
 
 
 def _require_no_options(name: str, options: Sequence[str | Option]) -> None:
-    """Raise ConfigError where options are given of a model that has its own."""
+    """Raise ConfigError if options are given for a model that has its own."""
     if options:
         raise ConfigError(
             f"check_model(options={[str(getattr(option, 'name', option)) for option in options]}): model {name!r} is "
-            "registered, and has the options that lab.register was given. Give them there."
+            "registered and has the options that lab.register was given. Give them there."
         )
 
 
@@ -282,13 +282,13 @@ def _readers(name: str, kind: str) -> list[System]:
     catalogue.family(name)
     systems = [system for system in catalogue.SYSTEMS if system.family == name]
     if not systems:
-        raise ConfigError(f"Family {name!r} has no systems to train. Check what it adds by a run and its report.")
+        raise ConfigError(f"Family {name!r} has no systems to train. Check what it adds with a run and its report.")
     return systems
 
 
 @contextmanager
 def _registered(what: Any, kind: str, options: Sequence[str | Option]) -> Iterator[str]:
-    """Register a class for a while, and yield its name; one that is registered already keeps its own."""
+    """Register a class for a while and yield its name; a class that is registered already keeps its own name."""
     registered_name = next((record.name for record in REGISTERED if record.kind == kind and record.what is what), "")
     if registered_name:
         _require_no_options(registered_name, options)
@@ -319,14 +319,14 @@ def _train_all(cases: Sequence[_Case]) -> list[Outcome]:
 
 
 def _decisive(outcomes: Sequence[Outcome]) -> Outcome:
-    """Return the outcome of a run from those of its ranks: the worst; of failures the first, as others follow it."""
+    """Return the worst outcome of a run on its ranks; of several failures the first, since others follow from it."""
     return min(outcomes, key=lambda outcome: (-_SEVERITY.index(outcome.result), outcome.seconds))
 
 
 def _train_on_rank(
     rank: int, ranks: int, address: str, sent: Sequence[SentRegistration], cases: Mapping[int, _Case]
 ) -> dict[int, Outcome]:
-    """Train this rank's share of the runs on one rank, then those on all ranks up to the first that does not train."""
+    """Train this rank's share of the runs on one rank, then those on all ranks, until one of these does not train."""
     apply_registrations(sent)
     alone = [number for number, case in cases.items() if case.ranks == 1]
     outcomes = {number: _train(cases[number]) for number in alone[rank::ranks]}
@@ -334,7 +334,7 @@ def _train_on_rank(
     for number, case in cases.items():
         if case.ranks == ranks:
             outcomes[number] = _train(case, group)
-            if outcomes[number].result != "trained":  # the other rank may wait in a collective: others train the rest
+            if outcomes[number].result != "trained":  # other ranks may be stuck, so new processes train the rest
                 return outcomes
     group.close()
     return outcomes
@@ -357,20 +357,20 @@ def _train(case: _Case, group: Any = None) -> Outcome:
                 group=group or SoloGroup(),
                 recorder=recorder,
             )
-    except Exception as error:  # whatever a user's code raises belongs into the table
-        if isinstance(error, REFUSALS) and not recorder.events("kernel"):  # the first event of a run that is built
+    except Exception as error:  # users' code may raise anything; the table shows it
+        if isinstance(error, REFUSALS) and not recorder.events("kernel"):  # the first event of a started run
             return outcome("refused", str(error))
         return outcome("failed", f"{type(error).__name__}: {error}")
     return outcome("trained", losses=trained.losses)
 
 
 def _judged(case: _Case, outcome: Outcome, runs: Sequence[tuple[_Case, Outcome]]) -> Outcome:
-    """Return the outcome of a run, compared with the first one that computes the same; the last run is first of all."""
+    """Return the outcome of a run, compared with the first that computes the same (``runs[-1]`` comes first)."""
     if outcome.result != "trained" or case.config is None:
         return outcome
     key = _losses_key(case.config)
     if key is None:
-        return replace(outcome, reason="measured times decide: compared with none")
+        return replace(outcome, reason="not compared, since measured times change what is computed")
     trained = [(candidate, result) for candidate, result in (runs[-1], *runs[:-1]) if result.result == "trained"]
     alike = [pair for pair in trained if pair[0].config is not None and _losses_key(pair[0].config) == key]
     first, reference = alike[0]

@@ -1,4 +1,4 @@
-"""The contract of every model, checked on a few small dense snapshots."""
+"""The contract of all models, checked on a few small dense snapshots."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Snapshots = Sequence[tuple[GraphView, Tensor]]
 
 
 class MakeModel(Protocol):
-    """A model's class, or a function that fills in its own options."""
+    """A model's class, or a function that fills in the class's own options."""
 
     def __call__(self, features: int, hidden: int, layers: int, *, outputs: int = 1) -> DynamicModel:
-        """Return a model with F features, H hidden, some layers and some outputs."""
+        """Return a model with some numbers of features F, hidden values H, layers and outputs."""
 
 
 def example_snapshots(dtype: torch.dtype = torch.float64) -> list[tuple[DenseView, Tensor]]:
-    """Return three random snapshots of ten nodes with four features; the last has no edge."""
+    """Return three random snapshots of ten nodes with four features; the last has no edges."""
     draw = torch.Generator().manual_seed(torch_seed(0, "contract/snapshots"))
     snapshots = []
     for t in range(_SNAPSHOTS):
@@ -37,7 +37,7 @@ def example_snapshots(dtype: torch.dtype = torch.float64) -> list[tuple[DenseVie
 
 
 def run_model(model: DynamicModel, snapshots: Snapshots) -> tuple[Tensor, State]:
-    """Return predictions of every snapshot from the initial state, (T, N, outputs), and the last state."""
+    """Return the predictions for every snapshot from the initial state, (T, N, outputs), and the last state."""
     state = model.initial_state(snapshots[0][0].num_rows)
     predictions = []
     for view, x in snapshots:
@@ -52,9 +52,9 @@ def stack_dense(snapshots: Sequence[tuple[DenseView, Tensor]]) -> DenseView:
 
 
 def run_stacked(model: DynamicModel, snapshots: Snapshots, stacked: GraphView) -> tuple[Tensor, State]:
-    """Return the results of :func:`run_model`, computed layer by layer for all snapshots in one stacked view.
+    """Return the same as :func:`run_model`, computed layer by layer for all snapshots in one stacked view.
 
-    Weights evolve snapshot by snapshot, each seen by itself; ``spatial`` then gets them stacked.
+    Weights evolve snapshot by snapshot, each from its own snapshot; ``spatial`` then gets them stacked.
     """
     state = model.initial_state(snapshots[0][0].num_rows)
     x = torch.stack([x for _, x in snapshots])
@@ -70,10 +70,10 @@ def run_stacked(model: DynamicModel, snapshots: Snapshots, stacked: GraphView) -
 
 
 def check_parameters(make: MakeModel) -> None:
-    """Require finite parameters that depend on the seed alone, not on torch's global generator.
+    """Check that parameters are finite and depend only on the seed, not on torch's global generator.
 
     Raises:
-        ContractError: a parameter is not finite, or depends on something else.
+        ContractError: they are not, or depend on something else.
     """
     torch.manual_seed(1)
     one = make_model(make, _FEATURES, _HIDDEN, 2, seed=5).state_dict()
@@ -86,10 +86,10 @@ def check_parameters(make: MakeModel) -> None:
 
 
 def check_facts(make: MakeModel) -> None:
-    """Require pulls that depend on sizes and options alone, so that facts can be derived.
+    """Check that pulls depend only on sizes and options, so that facts can be derived.
 
     Raises:
-        ContractError: they cannot.
+        ContractError: they depend on something else.
     """
     for layers in (1, 2):
         try:
@@ -99,10 +99,10 @@ def check_facts(make: MakeModel) -> None:
 
 
 def check_state(make: MakeModel) -> None:
-    """Require an initial state of zeros, and states that can be detached and sliced.
+    """Check that the initial state is zero, and that states can be detached and sliced.
 
     Raises:
-        ContractError: a state is otherwise.
+        ContractError: a state breaks one of these rules.
     """
     model = make_model(make, _FEATURES, _HIDDEN, 2, seed=0).double()
     state = model.initial_state(_NODES)
@@ -122,7 +122,7 @@ def check_state(make: MakeModel) -> None:
 
 
 def check_forward(make: MakeModel, layers: int) -> None:
-    """Check shapes, the split interface, that memory is in the state alone, and that nodes are treated alike.
+    """Check shapes, the split interface, that memory is only in the state, and that all nodes are treated alike.
 
     Raises:
         ContractError: a rule is broken.
@@ -141,13 +141,17 @@ def check_forward(make: MakeModel, layers: int) -> None:
         by_parts = model.spatial(layer, view, by_parts, parts_state)
         by_parts, parts_state = model.temporal(layer, by_parts, parts_state)
     require(
-        torch.equal(h, by_parts), "snapshot() is not evolve, spatial, temporal of each layer, or keeps state elsewhere"
+        torch.equal(h, by_parts),
+        "snapshot() differs from evolve, spatial and temporal of each layer, or keeps a state of its own",
     )
-    require(all(map(torch.equal, after.tensors, parts_state.tensors)), "the parts leave another state than snapshot")
+    require(
+        all(map(torch.equal, after.tensors, parts_state.tensors)),
+        "evolve, spatial and temporal leave another state than snapshot()",
+    )
     first, second = (model.snapshot(*snapshots[1], begin)[0] for begin in (state, after))
     alike, forgets = torch.allclose(first, second), model.memory == "none"
-    require(not alike or forgets, "a snapshot gives the same after another as by itself: no memory is used")
-    require(alike or not forgets, "a snapshot gives something else after another than by itself: a memory is used")
+    require(not alike or forgets, "a snapshot gives the same with and without one before it, so no memory is used")
+    require(alike or not forgets, "a snapshot depends on the one before it, so a memory is used")
     _check_rows(model, view, x, after)
     _check_reach(model, x.shape[1])
     order = torch.arange(_NODES).roll(3)
@@ -157,7 +161,7 @@ def check_forward(make: MakeModel, layers: int) -> None:
 
 
 def _check_rows(model: DynamicModel, view: DenseView, x: Tensor, state: State) -> None:
-    """Require that ``temporal`` never mixes rows."""
+    """Check that ``temporal`` never mixes rows."""
     mixed = model.spatial(0, view, x, model.evolve(0, view, x, state))
     all_rows, _ = model.temporal(0, mixed, state)
     some_rows, _ = model.temporal(0, mixed[2:5], state.slice(slice(2, 5)))
@@ -165,14 +169,14 @@ def _check_rows(model: DynamicModel, view: DenseView, x: Tensor, state: State) -
 
 
 def _check_reach(model: DynamicModel, features: int) -> None:
-    """Require that nodes further than the derived hops have no influence, and that a node's own features have one."""
+    """Check that nodes beyond the derived number of hops have no influence, and that a node's own features have one."""
     hops = model.facts.hops
-    chain = DenseView(torch.diag(torch.ones(hops + 3, dtype=torch.float64), -1))  # v aggregates from v - 1
+    chain = DenseView(torch.diag(torch.ones(hops + 3, dtype=torch.float64), -1))  # node v aggregates from v - 1
     one = torch.linspace(-1, 2, chain.num_rows * features, dtype=torch.float64).view(-1, features)
     _, state = model.snapshot(chain, one, model.initial_state(chain.num_rows))
     other = one.clone()
     other[0] += 1.0
-    for layer in range(model.layers):  # both with the weights that the first evolves, which may depend on every node
+    for layer in range(model.layers):  # both use the weights that the first evolves, which may depend on every node
         state = model.evolve(layer, chain, one, state)
         (one, after), (other, _) = (
             model.temporal(layer, model.spatial(layer, chain, rows, state), state) for rows in (one, other)
@@ -180,14 +184,14 @@ def _check_reach(model: DynamicModel, features: int) -> None:
         state = after
     require(
         torch.equal(one[hops + 1 :], other[hops + 1 :]),
-        f"a node further than {hops} hops has an effect, which autograd does not know of: a pull depends on another "
-        "pull by a step without gradient, such as a comparison",
+        f"a node further away than {hops} hops has an effect that autograd does not see: a pull depends on another "
+        "pull by an operation without gradient, such as a comparison",
     )
     require(not torch.equal(one, other), "a node's own features have no influence on it")
 
 
 def check_outputs(make: MakeModel) -> None:
-    """Require the outputs asked for as the last axis of predictions, also if it is one, with any axes before it.
+    """Check that the last axis of predictions has the requested outputs, also if there is only one.
 
     Raises:
         ContractError: predictions have another shape.
@@ -200,7 +204,7 @@ def check_outputs(make: MakeModel) -> None:
 
 
 def check_precision(make: MakeModel) -> None:
-    """Require predictions in float32 close to those in float64.
+    """Check that predictions in float32 are close to those in float64.
 
     Raises:
         ContractError: they differ by more than single precision explains.
@@ -209,11 +213,11 @@ def check_precision(make: MakeModel) -> None:
     single, _ = run_model(model, example_snapshots(torch.float32))
     double, _ = run_model(model.double(), example_snapshots())
     require(single.dtype == torch.float32, f"a float32 model predicts {single.dtype}")
-    require(torch.allclose(single.double(), double, rtol=1e-4, atol=1e-5), "float32 and float64 predict otherwise")
+    require(torch.allclose(single.double(), double, rtol=1e-4, atol=1e-5), "float32 and float64 predictions differ")
 
 
 def check_sequence(make: MakeModel, layers: int) -> None:
-    """Require the same results from S snapshots at once as one by one: in time and stacked, with gradients.
+    """Check that S snapshots at once give the same results and gradients as one by one, in time and stacked.
 
     Raises:
         ContractError: they differ.
@@ -228,10 +232,10 @@ def check_sequence(make: MakeModel, layers: int) -> None:
     for rows in sequence:
         h, step_state = model.temporal(0, rows, step_state)
         by_step.append(h)
-    _require_close(torch.stack(by_step), at_once, "temporal_sequence is not temporal, snapshot after snapshot")
+    _require_close(torch.stack(by_step), at_once, "temporal_sequence differs from temporal, snapshot after snapshot")
     for one, other in zip(step_state.tensors, after.tensors, strict=True):
         _require_close(one, other, "temporal_sequence leaves another state than temporal, snapshot after snapshot")
-    if model.memory != "neighbourhood":  # its spatial part needs the state that the snapshot before left
+    if model.memory != "neighbourhood":  # then spatial needs the state that the previous snapshot left
         _check_stacked(model, snapshots)
 
 
@@ -244,14 +248,14 @@ def _check_stacked(model: DynamicModel, snapshots: list[tuple[DenseView, Tensor]
         results.append((predictions, *state.tensors, *(parameter.grad for parameter in model.parameters())))
     for one, other in zip(*results, strict=True):
         if one is not None and other is not None:
-            _require_close(one, other, "snapshots stacked in one space give something else than one by one")
+            _require_close(one, other, "snapshots stacked in one view give other results than one by one")
 
 
 def check_gradients(make: MakeModel, layers: int) -> None:
-    """Require a gradient for every parameter, the same in two runs, and no history behind a detached state.
+    """Check that every parameter gets a gradient, the same in two runs, and that a detached state has no history.
 
     Raises:
-        ContractError: a parameter gets no gradient, the gradients differ, or a detached state has a history.
+        ContractError: a parameter gets no gradient, gradients differ, or a detached state has a history.
     """
     gradients = []
     for _ in range(2):
@@ -263,20 +267,20 @@ def check_gradients(make: MakeModel, layers: int) -> None:
         require(gradient is not None and bool(gradient.any()), f"no gradient reaches parameter {name}")
         repeated = gradients[1][name]
         same = gradient is not None and repeated is not None and torch.equal(gradient, repeated)
-        require(same, f"two runs give {name} other gradients")
+        require(same, f"two runs give different gradients of {name}")
     view, x = example_snapshots()[0]
     h, _ = model.snapshot(view, x, state.detach())
     try:
-        model.readout(h).sum().backward()  # the history before the cut is freed: reaching it raises
+        model.readout(h).sum().backward()  # the history before the cut is freed, so reaching it raises
     except RuntimeError as error:
-        require(False, f"a step that starts from a detached state reaches behind it: {error}")
+        require(False, f"the gradient of a step that starts from a detached state goes beyond that state: {error}")
 
 
 def check_model_alone(make: MakeModel) -> None:
     """Check a model by itself, with one, two and three layers (see the functions of this module).
 
     Args:
-        make: the class, or ``functools.partial(Class, option=...)``.
+        make: the model's class, or ``functools.partial(Class, option=...)``.
 
     Raises:
         ContractError: a rule is broken; the message says which.

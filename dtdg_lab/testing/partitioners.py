@@ -1,4 +1,4 @@
-"""The contract of every partitioner."""
+"""The contract of all partitioners."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.base import Assigned, accepted_settings
 from dtdg_lab.testing.example_graphs import graph_of, power_law
 
-Partitioner = Callable[..., Assigned]  # (graph, parts, *, the settings of make_partition that it uses)
+Partitioner = Callable[..., Assigned]  # called with a graph, a number of parts, and settings of make_partition
 
 
 def example_graphs() -> Iterator[tuple[DynamicGraph, int]]:
-    """Yield graphs and numbers of parts that are hard to partition."""
+    """Yield graphs that are hard to partition, each with a number of parts."""
     ring = [(v, (v + 1) % 8) for v in range(8)]
     star = [(v, 0) for v in range(1, 9)]
     classes = np.full(60, -1, np.int16)
@@ -54,7 +54,7 @@ def check_assignment(
     assigned = assign(graph, parts, **accepted_settings(assign, settings))
     case = f"{graph.name}, N={graph.num_nodes}, P={parts}, seed={seed}"
     require(isinstance(assigned, Assigned), f"a partitioner returns Assigned, not {type(assigned).__name__} ({case})")
-    # a copy computes the hash of its arrays again
+    # the hash of a copy is computed again from its arrays
     require(dataclasses.replace(graph).data_hash == hash_before, f"the graph was changed ({case})")
     _require_vector("owner", assigned.owner, graph.num_nodes, case)
     owner = assigned.owner
@@ -76,8 +76,8 @@ def _require_vector(name: str, vector: Any, nodes: int, case: str) -> None:
 def check_partitioner(assign: Partitioner) -> None:
     """Check a partitioner on hard and easy graphs.
 
-    Every node is owned once, every part owns one, the graph is left as it was, and equal seeds give equal parts.
-    Isolated nodes, snapshots without edges, a star, and as many parts as nodes are among the cases.
+    Every node must have one owner, every part must own a node, the graph must not change, and equal seeds must give
+    equal parts. The graphs have isolated nodes, snapshots without edges, a star, and as many parts as nodes.
 
     Raises:
         ContractError: a rule is broken; the message names the case.
@@ -88,5 +88,5 @@ def check_partitioner(assign: Partitioner) -> None:
     first, second = (check_assignment(assign, graph, 3, seed=12345) for _ in range(2))
     require(
         np.array_equal(first, second),
-        f"the same graph and seed gave other parts: ranks would disagree ({graph.name}, P=3)",
+        f"the same graph and seed gave other parts, so ranks would disagree ({graph.name}, P=3)",
     )

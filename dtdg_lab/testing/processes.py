@@ -1,4 +1,4 @@
-"""Run a function on several processes, as a training job does, and get all results or a full account of the failure."""
+"""Run a function in several processes, as training does, and get all results or a full report of the failure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _ENVIRONMENT = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"}
-# the first optimizer imports torch._dynamo, which takes longer than all else that a fresh process does
+# the first optimizer imports torch._dynamo, which takes longer than everything else that a new process does
 _IMPORTED = [
     "torch.distributed",
     "torch._dynamo",
@@ -35,11 +35,11 @@ _IMPORTED = [
     "dtdg_lab.testing.models",
     *(f"dtdg_lab.systems.{family}.strategy" for family in catalogue.DECLARED if family),
 ]
-_GRACE_S = 3.0  # after the first failure the others may still report theirs
+_GRACE_S = 3.0  # time in which other ranks may report their failures after the first one
 
 
 class RanksError(LabError):
-    """Raised when ranks fail, die or run out of time; ``failures`` maps each such rank to its failure."""
+    """Raised when ranks fail, die or run out of time; ``failures`` has the failure of each of these ranks."""
 
     def __init__(self, failures: dict[int, str]) -> None:
         lines = "\n".join(f"rank {rank} {failure}" for rank, failure in sorted(failures.items()))
@@ -49,7 +49,7 @@ class RanksError(LabError):
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """The result of a rank that was expected to die: ``exit_code`` is minus the signal, as -9 for kill -9."""
+    """The result of a rank that was expected to die; ``exit_code`` is minus the signal, such as -9 for kill -9."""
 
     exit_code: int
 
@@ -72,23 +72,23 @@ def run_ranks(
     may_die: tuple[int, ...] = (),
     host: str = "",
 ) -> list[Any]:
-    """Call ``function(rank, ranks, address, *args)`` in ``ranks`` fresh processes and return their results by rank.
+    """Call ``function(rank, ranks, address, *args)`` in ``ranks`` new processes and return their results by rank.
 
-    ``address`` is that of a store which this process holds while the ranks run, with its key (see :func:`join_group`);
-    it outlives any rank. Each rank has one thread and treats warnings as errors. For a function of the package, ranks
-    do not import the caller's ``__main__``: a script may call it without a guard.
+    ``address`` is the address and key of a store that this process holds while the ranks run (see :func:`join_group`),
+    so it outlives any rank. Each rank has one thread and treats warnings as errors. For a function of the package,
+    ranks do not import the caller's ``__main__``, so that a script may call it without a guard.
 
     Args:
-        function: importable by its module and name.
-        ranks: number of processes, R.
-        args: passed on; must be picklable, as must results.
-        timeout_s: wall-clock seconds for everything, process start included.
+        function: a function that can be imported by its module and name.
+        ranks: number of processes R.
+        args: further arguments; these and the results must be picklable.
+        timeout_s: seconds allowed for everything, including the start of processes.
         may_die: ranks whose death is part of the test; their result is a :class:`Death`.
-        host: address to serve the store on, as for ranks on several machines; empty: a file.
+        host: address on which the store is served, as for ranks on several machines; if empty, the store is a file.
 
     Raises:
-        RanksError: a rank raised (traceback in the message, the exception as ``__cause__``), died without being
-            allowed to (exit code), or was alive at the time-out. No process is left behind.
+        RanksError: a rank raised (the message has the traceback, ``__cause__`` the exception), died although it is not
+            in ``may_die``, or was still alive after the time limit. No process is left behind.
     """
     from dtdg_lab.distributed.store import open_store
 
@@ -104,7 +104,7 @@ def run_ranks(
                 rank.process.kill()
             rank.process.join()
             rank.connection.close()
-        store.remove()  # held until here
+        store.remove()  # the store is held until here
     failures = {number: rank.failure for number, rank in enumerate(started) if rank.failure}
     if failures:
         raise RanksError(failures) from next((rank.error for rank in started if rank.error is not None), None)
@@ -112,7 +112,7 @@ def run_ranks(
 
 
 def join_group(rank: int, ranks: int, address: str) -> ProcessGroup:
-    """Connect to the store of :func:`run_ranks` and form the default gloo group there; one thread a rank."""
+    """Connect to the store of :func:`run_ranks` and form the default gloo group there, with one thread per rank."""
     import torch
 
     from dtdg_lab.distributed.group import ProcessGroup
@@ -125,12 +125,12 @@ def join_group(rank: int, ranks: int, address: str) -> ProcessGroup:
 def delayed_group(group: Group, delay_s: float, bytes_per_s: float = float("inf")) -> Group:
     """Return a group whose exchanges of rows take at least ``delay_s`` on every rank, from start to completion.
 
-    For tests of overlapping, on ranks with fast links.
+    It serves to test overlapping on ranks with fast links.
 
     Args:
         group: the ranks.
-        delay_s: seconds, at least 0, of all links.
-        bytes_per_s: that a rank's rows leave at, if it sends every other rank as many.
+        delay_s: delay of all links in seconds, at least 0.
+        bytes_per_s: rate at which a rank sends its rows, if every other rank gets the same number.
     """
     import numpy as np
 
@@ -151,7 +151,7 @@ def _start(rank: int, ranks: int, address: str, task: bytes) -> _Rank:
 
 
 def _no_main() -> Any:
-    """Start processes meanwhile that do not import this one's ``__main__``, which may start processes itself."""
+    """Start processes without importing this process's ``__main__``, which may itself start processes."""
     prepare = spawn.get_preparation_data
 
     def without_main(name: str) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def _no_main() -> Any:
 def _context() -> Any:
     """Return a context that forks from a server with all imports of a rank, which take most of a process's start.
 
-    The server has one thread and has computed nothing; what this process does later is unknown to it.
+    The server has one thread and has computed nothing. It does not see what this process does later.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_IMPORTED)
@@ -179,7 +179,7 @@ def _work(connection: Connection, rank: int, ranks: int, address: str, task: byt
     result = b""
     try:
         function, args = pickle.loads(task)
-        gc.freeze()  # imports stay, and are left out of collections
+        gc.freeze()  # leaves imports out of garbage collections
         warnings.simplefilter("error")
         result = pickle.dumps(function(rank, ranks, address, *args))
     except BaseException as raised:
@@ -189,7 +189,7 @@ def _work(connection: Connection, rank: int, ranks: int, address: str, task: byt
 
 
 def _portable(error: BaseException | None) -> BaseException | None:
-    """Return the exception if it survives pickling (some need more arguments than they store), else None."""
+    """Return the exception if it survives pickling, otherwise None; some need more arguments than they store."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
@@ -217,7 +217,7 @@ def _done(rank: _Rank) -> bool:
 
 
 def _source(rank: _Rank) -> Any:
-    """Return the object to wait for: the report, then the end of the process."""
+    """Return the object to wait for: first the rank's report, then the end of its process."""
     return rank.process.sentinel if rank.reported else rank.connection
 
 

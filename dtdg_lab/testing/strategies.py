@@ -1,6 +1,6 @@
-"""The contract of every strategy about its steps and gradients.
+"""The contract of strategies about their steps and gradients.
 
-Strategies of this kind exchange nothing inside ``compute``: ranks are played one after another in one process.
+It applies to strategies that exchange nothing in ``compute``: ranks are simulated one after another in one process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EPOCHS = 3
 
 
 class RecordingMarks(StepMarks):
-    """The phases, exchanges and time blocks of a step, in order; an exchange is ``exchange``."""
+    """The phases, exchanges and time blocks of a step, in order; an exchange is recorded as ``exchange``."""
 
     def __init__(self) -> None:
         self.phases: list[str] = []
@@ -41,7 +41,7 @@ class RecordingMarks(StepMarks):
 
 @dataclass(frozen=True, slots=True)
 class SummedStep:
-    """A step of all ranks: mean loss of its groups, gradients over their number, and the work done."""
+    """A step of all ranks: the mean loss of its groups, gradients divided by their number, and the work done."""
 
     loss: float
     gradients: dict[str, Tensor]
@@ -50,7 +50,7 @@ class SummedStep:
 
 
 def check_steps(make: MakeStrategy, sizes: Sequence[int]) -> None:
-    """Require equal numbers of steps on all ranks, one rank for each group, and epochs that are pure functions.
+    """Check that all ranks have the same number of steps, that one rank has each group, and that epochs repeat exactly.
 
     Raises:
         ContractError: one of these rules is broken.
@@ -67,7 +67,7 @@ def check_steps(make: MakeStrategy, sizes: Sequence[int]) -> None:
 
 
 def _groups_by_step(ranks: list[list[Step]], size: int) -> list[tuple[int, ...]]:
-    """Return the sorted groups of each step of all ranks."""
+    """Return the sorted groups of each step over all ranks."""
     require(len({len(steps) for steps in ranks}) == 1, f"R={size}: ranks have different numbers of steps")
     groups_by_step = []
     for number, steps in enumerate(zip(*ranks, strict=True)):
@@ -107,16 +107,16 @@ def summed_steps(make: MakeStrategy, size: int, *, epoch: int = 0) -> list[Summe
 
 
 def _check_marks(phases: list[str]) -> None:
-    """Require batch and transfer first; a strategy may also transfer block by block, between computing."""
+    """Check that batch and transfer come first; strategies may also transfer in blocks, between computing."""
     holds = phases[:1] == ["batch"] and "transfer" in phases and set(phases[1:]) <= {"transfer", "compute", "exchange"}
-    require(holds, f"compute marks {phases}, not 'batch' and then 'transfer', with 'compute' between where in blocks")
+    require(holds, f"compute marks {phases}, but 'batch' and then 'transfer' must come first")
 
 
 def check_sums(make: MakeStrategy, sizes: Sequence[int], *, tolerance: float = 1e-10) -> None:
-    """Require the losses, gradients and work of one rank from the sum over ranks.
+    """Check that the sum over ranks has the losses, gradients and work of one rank.
 
     Args:
-        make: gives rank r of R its strategy and a float64 model; all with the same parameters.
+        make: returns the strategy of rank r of R and a float64 model, with the same parameters on every call.
         sizes: numbers of ranks R; the others are compared with the first.
         tolerance: allowed difference, relative to the largest gradient of the step.
 
@@ -127,20 +127,25 @@ def check_sums(make: MakeStrategy, sizes: Sequence[int], *, tolerance: float = 1
     for size in sizes[1:]:
         for number, (one, step) in enumerate(zip(reference, summed_steps(make, size), strict=True)):
             case = f"R={size}, step {number}"
-            require(abs(step.loss - one.loss) <= tolerance * abs(one.loss), f"{case}: loss {step.loss} for {one.loss}")
+            require(
+                abs(step.loss - one.loss) <= tolerance * abs(one.loss),
+                f"{case}: loss {step.loss} instead of {one.loss}",
+            )
             work = (step.groups, step.vertex_snapshots)
             require(work == (one.groups, one.vertex_snapshots), f"{case}: work {work} is not that of one rank")
             largest = max(float(gradient.abs().max()) for gradient in one.gradients.values())
             for name, gradient in one.gradients.items():
                 difference = float((gradient - step.gradients[name]).abs().max())
-                require(difference <= tolerance * largest, f"{case}: gradient of {name} is {difference:.2e} apart")
+                require(
+                    difference <= tolerance * largest, f"{case}: the gradient of {name} differs by {difference:.2e}"
+                )
 
 
 def check_accumulation(make: MakeStrategy) -> None:
-    """Require that ``compute`` adds to present gradients, so that they can be views of one buffer.
+    """Check that ``compute`` adds to existing gradients, so that these can be views of one buffer.
 
     Raises:
-        ContractError: it replaces them, or moves them elsewhere.
+        ContractError: it replaces them, or moves them to other memory.
     """
     strategy, model = make(0, 1)
     step = strategy.epoch(0)[0]
@@ -160,11 +165,11 @@ def check_strategy(make: MakeStrategy, *, sizes: Sequence[int] = (1, 2, 4)) -> N
     """Check a strategy on some numbers of ranks (see the functions of this module).
 
     Args:
-        make: gives rank r of R its strategy and a new float64 model, with the same parameters on every call.
-        sizes: numbers of ranks, 1 first.
+        make: returns the strategy of rank r of R and a new float64 model, with the same parameters on every call.
+        sizes: numbers of ranks, starting with 1.
 
     Raises:
-        ContractError: a rule is broken; the message names the number of ranks and the step.
+        ContractError: a rule is broken; the message has the number of ranks and the step.
     """
     check_steps(make, sizes)
     check_sums(make, sizes)

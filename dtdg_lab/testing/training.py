@@ -1,4 +1,4 @@
-"""Training without a run directory or a cluster: records in memory, requests that come at chosen steps."""
+"""Training without a run's folder or a cluster: records stay in memory, and requests come at chosen steps."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from dtdg_lab.training.resource_monitor import ResourceMonitor
 
 
 class RecordingRecorder:
-    """A recorder in memory: every row as a dict of its table's columns, in the order written.
+    """A recorder in memory: every row is a dict of its table's columns, in the order of writing.
 
     Args:
-        failure: raised by :meth:`check`, as a recorder whose disk is full would; None never fails.
+        failure: error that :meth:`check` raises, as a recorder whose disk is full does; None for no error.
     """
 
     def __init__(self, failure: Exception | None = None) -> None:
@@ -35,20 +35,20 @@ class RecordingRecorder:
         """Store one row.
 
         Raises:
-            ValueError: it has another number of values than the table has columns.
+            ValueError: the row does not have a value for each column of the table.
         """
         self.tables[table].append(dict(zip(TABLES[table], values, strict=True)))
 
     def check(self) -> None:
-        """Raise the failure of the recorder, if any."""
+        """Raise the recorder's failure, if there is one."""
         if self.failure is not None:
             raise self.failure
 
     def flush(self) -> None:
-        """Do nothing: no row waits."""
+        """Do nothing, since no row is waiting."""
 
     def reached(self, step: int, ranks: Iterable[int]) -> bool:
-        """Return True: rows of other ranks are elsewhere."""
+        """Return True, since rows of other ranks are not here."""
         return True
 
     def column(self, table: str, name: str) -> list[Any]:
@@ -64,14 +64,14 @@ Script = Mapping[int, Mapping[str, Any]]
 
 
 class ScriptedControl:
-    """Requests that arrive at chosen exchanges, for tests that need the same story every time.
+    """Requests that arrive at chosen exchanges, so that a test always sees the same.
 
-    A trainer asks once a step, and once a control round while it is paused: entry k of the script is known from the
-    exchange of step k on (counted from ``first_step``), so it rules from step k + 1.
+    A trainer asks once per step, and once per control round while it is paused. Entry k of the script is known from the
+    exchange of step k on (counted from ``first_step``), so it takes effect at step k + 1.
 
     Args:
         script: exchange -> request, such as ``{3: {"set": {"learning_rate": 0.1}}, 5: {"stop": True}}``.
-        first_step: the step the trainer begins with; requests for earlier ones are left out.
+        first_step: the trainer's first step; requests for earlier steps are left out.
     """
 
     def __init__(self, script: Script, *, first_step: int = 0) -> None:
@@ -80,7 +80,7 @@ class ScriptedControl:
         self._exchange = first_step - 1
 
     def latest(self) -> int:
-        """Return the number of requests known at this exchange; the next call is the next exchange."""
+        """Return the number of requests known at this exchange; every call is the next exchange."""
         self._exchange += 1
         return sum(due <= self._exchange for due in self._due)
 
@@ -91,22 +91,22 @@ class ScriptedControl:
             ControlError: the script has no such version.
         """
         if not 1 <= version <= len(self._payloads):
-            raise ControlError(f"the script has versions 1 to {len(self._payloads)}, not {version}.")
+            raise ControlError(f"the script has versions 1 to {len(self._payloads)}, but not {version}.")
         return self._payloads[version - 1]
 
     def stops(self) -> bool:
-        """Return False: a stop is known once its exchange has come."""
+        """Return False, since a stop is only known from its exchange on."""
         return False
 
     def stop_version(self) -> int:
-        """Return 0, as for :meth:`stops`."""
+        """Return 0, since a stop is only known from its exchange on."""
         return 0
 
     def refuse(self, reason: str) -> None:
-        """Do nothing: the script has ended by then."""
+        """Do nothing, since the script has ended by then."""
 
     def wait(self, version: int, timeout_s: float) -> None:
-        """Return at once: a script does not depend on waiting."""
+        """Return at once, since a script does not wait for anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,18 +140,18 @@ def train_in_memory(
     """Train one rank to its end and return the result.
 
     Args:
-        config: the run's settings; on resuming, the checkpoint's are used.
+        config: the run's settings; a resumed run uses those of the checkpoint.
         graph: the data.
         checkpoint: the file of the last checkpoint.
-        group: the processes; by default this one alone.
+        group: the processes; by default only this one.
         script: requests (see :class:`ScriptedControl`).
-        first_step: the step a resumed training begins with, for the script.
-        recorder: of the rows; pass one to read them although training fails.
+        first_step: the first step of a resumed training, for the script.
+        recorder: recorder of the rows; give one to read them even if training fails.
         resume: whether to continue from the checkpoint.
         changes: live settings that differ from the checkpoint's.
 
     Raises:
-        LabError: what ended training.
+        LabError: the error that ended training.
     """
     group = SoloGroup() if group is None else group
     recorder = RecordingRecorder() if recorder is None else recorder
@@ -171,7 +171,7 @@ def train_in_memory(
         outcome = trainer.run()
     finally:
         resource_monitor.close()
-    group.barrier()  # rank 0 has written the last checkpoint, with which a caller may go on at once
+    group.barrier()  # from here on a caller can use the last checkpoint, which rank 0 has written
     components = trainer.components
     parameters = {name: parameter.detach().clone() for name, parameter in components.model.named_parameters()}
     return Trained(outcome, recorder, parameters, components.optimizer.state_dict(), trainer.live_settings.config)

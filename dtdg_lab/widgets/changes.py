@@ -18,12 +18,12 @@ class ChangeEntry:
     """One request of a person or program, as the log shows it.
 
     Attributes:
-        number: that stands in the charts too.
-        changes: settings with ``old → new``.
-        meta: time, step and who.
-        note: what became of it, where it was not applied.
+        number: the request's number, which is also in the charts.
+        changes: settings, each with ``old → new``.
+        meta: time, step, and who made the request.
+        note: what happened instead, if it was not applied.
         state: ``asked``, ``waiting``, ``applied``, ``refused`` or ``not applied``.
-        undo: whether its old values can be requested.
+        undo: whether the old values can be requested.
     """
 
     number: int
@@ -36,7 +36,7 @@ class ChangeEntry:
 
 @dataclass(frozen=True, slots=True)
 class EffectRow:
-    """One line of the table: cells, and whether the change can be undone."""
+    """One row of the table: its cells, and whether the change can be undone."""
 
     number: int
     state: str
@@ -45,12 +45,12 @@ class EffectRow:
 
 
 class ChangeLog(TextComponent):
-    """The log, newest entry first. Messages of displays have ``undo`` with the number of an entry."""
+    """The log, with the newest entry first. A message has ``undo`` with the number of an entry."""
 
     _esm: ClassVar[str] = component_script("changes")
 
     def draw(self, entries: Sequence[ChangeEntry]) -> None:
-        """Show these, newest first."""
+        """Show entries, newest first."""
         is_whole = bool(entries) and entries[-1].number == 1
         which = f"all {len(entries)}" if is_whole else f"the newest {len(entries)}"
         button_text = f"Show {which} with their effects" if len(entries) > 1 else "Show its effect" if entries else ""
@@ -64,10 +64,10 @@ class ChangeLog(TextComponent):
 
 
 class EffectsTable(TextComponent):
-    """A table of all changes, folded away. Messages have ``undo`` with a number, or ``open`` when it was opened."""
+    """A table of all changes, folded at first. A message has ``undo`` with a number, or ``open`` after opening it."""
 
     _esm: ClassVar[str] = component_script("effects")
 
     def draw(self, heads: Sequence[str], rows: Sequence[EffectRow]) -> None:
-        """Show these rows, newest first, under these heads."""
+        """Show rows, newest first, below these heads."""
         self.set_content({"heads": list(heads), "rows": [asdict(row) for row in rows], "hint": EFFECTS_HINT})

@@ -1,4 +1,4 @@
-"""Cards with charts in the browser: text around each plot, and the order in which plots are drawn."""
+"""Cards with charts in the browser: the text around each plot, and the order in which plots are drawn."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from dtdg_lab.core.errors import LabError
 from dtdg_lab.visualization.chart import CaptionedFigure, Figure, title_of
 from dtdg_lab.widgets.component import Defer, component_script
 
-PICTURE_S, OTHERS_S = 0.25, 1.0  # least time between two drawings of a chart
-CALM_PICTURE_S = 1.0  # where a viewer prefers reduced motion
-PATIENCE_S = 5.0  # for a display's answer; after that it is taken for closed until it speaks again
-SMOOTHING = 0.2  # of the mean time of a drawing, so that one slow drawing makes no busy page
-BUSY_S = 1.0  # a page whose drawings take longer on average is busy
+PICTURE_S, OTHERS_S = 0.25, 1.0  # shortest time between two drawings of a main picture, and of another chart
+CALM_PICTURE_S = 1.0  # the same for main pictures if a viewer prefers reduced motion
+PATIENCE_S = 5.0  # if a display does not answer for this long, it counts as closed until it reports again
+SMOOTHING = 0.2  # weight of the newest time in the mean drawing time, so that one slow drawing makes no page busy
+BUSY_S = 1.0  # a page is busy if drawings take longer than this on average
 
 
 @dataclass(slots=True)
 class _Display:
-    """One place where charts are shown: which are in view, and the message that it has not acknowledged yet."""
+    """A place where charts are shown: which charts are in view, and the message that it has not acknowledged yet."""
 
     visible: frozenset[str] = frozenset()
-    is_calm: bool = False  # its viewer prefers reduced motion
+    is_calm: bool = False  # whether its viewer prefers reduced motion
     owes: int | None = None
     sent_s: float = -math.inf
     took_s: float = 0.0
@@ -37,7 +37,7 @@ class _Display:
 
 @dataclass(slots=True)
 class _Turn:
-    """When a chart was looked at last, and whether it must be sent even if it has not changed."""
+    """When a chart was last checked for changes, and whether it must be sent even without a change."""
 
     looked_s: float = -math.inf
     forced: bool = True
@@ -45,21 +45,21 @@ class _Turn:
 
 @dataclass(slots=True)
 class DrawingOrder:
-    """Decides which chart is due. Displays say what is in view, and acknowledge what they have drawn."""
+    """Decides which chart is drawn next. Displays report what is in view, and acknowledge what they have drawn."""
 
     _displays: dict[str, _Display] = field(default_factory=dict)
     _turns: dict[str, _Turn] = field(default_factory=dict)
     _pictures: frozenset[str] = frozenset()
     _number: int = 0
-    _last: str = ""  # chart that was sent last
+    _last: str = ""  # the chart that was sent last
 
     def place(self, names: Sequence[str], pictures: Collection[str] = ()) -> None:
-        """Take over the charts that exist now; those that stay keep their turn."""
+        """Set the charts that exist now; those that existed before keep their turn."""
         self._turns = {name: self._turns.get(name, _Turn()) for name in names}
         self._pictures = frozenset(pictures)
 
     def hear(self, display: str, visible: Collection[str]) -> None:
-        """Note what is in view of a display; what has come into view is due at once."""
+        """Note which charts are in view on a display; those that have just come into view are due at once."""
         state = self._displays.setdefault(display, _Display())
         for name in set(visible) - state.visible:
             self.force(name)
@@ -70,7 +70,7 @@ class DrawingOrder:
         self._displays.setdefault(display, _Display()).is_calm = is_calm
 
     def acknowledge(self, display: str, number: int, took_ms: float | None, chart: str = "") -> None:
-        """Note that a display has dealt with a message; without a time it did not draw the chart."""
+        """Note that a display has handled a message; without a time, it has not drawn the chart."""
         state = self._displays.setdefault(display, _Display())
         if state.owes == number:
             state.owes = None
@@ -84,35 +84,35 @@ class DrawingOrder:
         self._displays.pop(display, None)
 
     def force(self, name: str) -> None:
-        """Let a chart be sent as soon as possible, even if it has not changed."""
+        """Send a chart as soon as possible, even if it has not changed."""
         if name in self._turns:
             self._turns[name].forced = True
 
     def hurry(self) -> None:
-        """Let all charts be due now."""
+        """Make all charts due now."""
         for turn in self._turns.values():
             turn.looked_s = -math.inf
 
     @property
     def is_busy(self) -> bool:
-        """Whether drawing a chart takes a page so long that charts come late."""
+        """Whether drawing takes a page so long that charts come late."""
         return any(display.took_s > BUSY_S for display in self._displays.values())
 
     def in_view(self) -> frozenset[str]:
-        """Return the charts that some display shows."""
+        """Return the charts that are in view on some display."""
         return frozenset().union(*(display.visible for display in self._displays.values()))
 
     def is_free(self, now_s: float) -> bool:
-        """Return whether all displays have acknowledged what they were sent; silent ones are given up."""
+        """Return whether all displays have acknowledged what they were sent; displays that stay silent are given up."""
         for display in self._displays.values():
             if display.owes is not None and now_s - display.sent_s > PATIENCE_S:
                 display.owes, display.visible = None, frozenset()
         return all(display.owes is None for display in self._displays.values())
 
     def due(self, now_s: float) -> Iterator[tuple[str, bool]]:
-        """Yield the charts that are due, most urgent first, each with whether it is sent even if unchanged.
+        """Yield the charts that are due, most urgent first, each with whether it is sent even without a change.
 
-        The picture takes every second turn; of the others, the one that waits longest is first.
+        Every second turn goes to the main picture; among the others, the one that has waited longest comes first.
         """
         in_view = self.in_view()
         names = [name for name in self._turns if name in in_view]
@@ -124,17 +124,17 @@ class DrawingOrder:
         yield from ((name, False) for name in due)
 
     def _wait_s(self, name: str, now_s: float) -> float:
-        """Return for how long a chart is not due yet; below 0 where it is overdue."""
+        """Return for how long a chart is not due yet; below 0 if it is overdue."""
         is_calm = any(display.is_calm for display in self._displays.values())
         least_s = (CALM_PICTURE_S if is_calm else PICTURE_S) if name in self._pictures else OTHERS_S
         return self._turns[name].looked_s + least_s - now_s
 
     def looked(self, name: str, now_s: float) -> None:
-        """Note that a chart was looked at now."""
+        """Note that a chart was checked for changes now."""
         self._turns[name].looked_s = now_s
 
     def sent(self, name: str, now_s: float) -> int:
-        """Note that a chart is sent now; return the number of the message."""
+        """Note that a chart is sent now, and return the number of the message."""
         self._number += 1
         self._last = name
         self._turns[name] = _Turn(now_s, forced=False)
@@ -144,11 +144,11 @@ class DrawingOrder:
         return self._number
 
 
-LOADING_S = 20.0  # a second display that never loads must not hold up the first
+LOADING_S = 20.0  # time after which a second display that does not load no longer holds up the first
 
 
 def encoded(figure: Mapping[str, Any]) -> str:
-    """Return a figure as JSON; numbers that are unknown become null."""
+    """Return a figure as JSON, in which unknown numbers are null."""
     return orjson.dumps(figure, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS).decode()
 
 
@@ -166,16 +166,16 @@ class CardSpec:
     """A card before it has a figure.
 
     Attributes:
-        name: of its chart.
-        run: whose chart it is; the card of another run is emptied.
-        title: until the figure has one.
+        name: name of its chart.
+        run: the run to which the chart belongs; a card of another run is emptied.
+        title: title until the figure has one.
         section: ``picture``, ``whole`` (as wide as the page), ``common``, ``supporting`` or ``folded``.
         help: tooltip of the title.
         height: of the plot, pixels, where its figure has none; the section's usual one where it is 0.
-        idea: a sentence under the title.
+        idea: a sentence below the title.
         ago: how old a frozen picture is.
-        ask, ask_help: label and tooltip of a button that asks for what the chart draws; none where empty.
-        asking: whether the answer is on its way.
+        ask, ask_help: label and tooltip of a button that requests what the chart draws; empty for no button.
+        asking: whether such a request is being answered.
         toggles: further entries of its menu.
     """
 
@@ -195,17 +195,17 @@ class CardSpec:
 
 @dataclass(frozen=True, slots=True)
 class CardActions:
-    """Callbacks for a person's actions on cards; the event loop makes the calls.
+    """Functions that the event loop calls for a person's actions on cards.
 
     Attributes:
-        grip: chart, number of the message that it shows: a person takes one of its handles.
-        drag: chart, handle, value: a proposal, while a handle is dragged.
-        release: chart, handle, value: the proposal is requested.
-        cancel: chart: the proposal is taken back.
-        click: chart, x, y, customdata of a point in a figure whose ``layout.meta`` has ``clickable``.
-        freeze: chart, and whether it stands still.
-        option: chart, name and value of one of its toggles.
-        ask: chart, whose question is asked.
+        grip: with the chart and the number of the message that it shows, when a person takes one of its handles.
+        drag: with chart, handle and the proposed value, while a handle is dragged.
+        release: with chart, handle and value, when the value is requested.
+        cancel: with the chart, when the proposal is withdrawn.
+        click: with chart, x, y and customdata of a point, if the figure's ``layout.meta`` has ``clickable``.
+        freeze: with the chart, and whether it is frozen.
+        option: with chart, name and value of one of its toggles.
+        ask: with the chart for which something is requested.
     """
 
     grip: Callable[[str, int], None] = lambda chart, number: None
@@ -219,16 +219,16 @@ class CardActions:
 
 
 class ChartCards(JSComponent):
-    """Cards of charts. It keeps no figures: what comes into view of a display is sent when its turn comes.
+    """Cards of charts. They keep no figures; a chart that comes into view on a display is sent when its turn comes.
 
-    A figure whose ``layout.meta`` has ``handles`` gets points that can be dragged along an axis: each has a name,
-    the axis ``along``, a position ``x``, ``y``, bounds ``low`` and ``high``, a ``title``, a ``label`` in it, and means
-    ``scale * (position - origin)``.
+    A figure whose ``layout.meta`` has ``handles`` gets points that can be dragged along an axis. Each has a name, the
+    axis ``along``, a position ``x``, ``y``, bounds ``low`` and ``high``, a ``title``, a ``label``, and stands for the
+    value ``scale * (position - origin)``.
 
     Args:
-        order: which chart is drawn next; shared by all components of a page.
-        actions: what is called for what a person does.
-        defer: has a call made by the event loop: in a notebook messages come on another thread.
+        order: decides which chart is drawn next; shared by all components of a page.
+        actions: functions that are called for a person's actions.
+        defer: lets the event loop make a call, since in a notebook messages come on another thread.
     """
 
     cards = param.String(default="[]", doc="The cards as JSON, in order.")
@@ -246,7 +246,7 @@ class ChartCards(JSComponent):
         self._is_expected = False
 
     def lay_out(self, specs: Sequence[CardSpec]) -> None:
-        """Show these cards; those that stay keep what they have drawn."""
+        """Show these cards; those that were shown before keep what they have drawn."""
         self._specs = {spec.name: spec for spec in specs}
         text = json.dumps([asdict(spec) for spec in specs], ensure_ascii=False)
         if text != self.cards:
@@ -258,30 +258,30 @@ class ChartCards(JSComponent):
         return self._specs
 
     def send(self, chart: str, figure: str, caption: str, number: int, *, urgent: bool = False) -> None:
-        """Draw a figure, given as JSON text, under a number that displays acknowledge."""
+        """Draw a figure, given as JSON text, with a number that displays acknowledge."""
         message = json.dumps({"kind": "draw", "number": number, "chart": chart, "caption": caption, "urgent": urgent})
         self._send_msg(f'{message[:-1]},"figure":{figure}}}')
 
     def expect(self) -> None:
-        """Expect a display that a page is about to load: messages before it reports are lost."""
+        """Expect a display that a page is about to load; messages sent before it reports are lost."""
         self._is_expected, self._expected_s = True, time.monotonic()
 
     @property
     def awaited(self) -> bool:
-        """Whether a display is loading: the first one without limit, a further one for a while."""
+        """Whether a display is loading; the first one is awaited without limit, others only for a while."""
         return self._is_expected and (not self._heard or time.monotonic() - self._expected_s < LOADING_S)
 
     @property
     def loaded(self) -> bool:
-        """Whether every display that was begun has reported."""
+        """Whether every display that started to load has reported."""
         return self._heard and not self._is_expected
 
     def _handle_msg(self, data: Any) -> None:
         message = json.loads(data)
         if message["kind"] not in _CALLS:
-            raise LabError(f"the page sent {message['kind']!r}, which no card understands. Reload the page.")
+            raise LabError(f"the page sent {message['kind']!r}, which cards do not know. Reload the page.")
         is_first, self._heard = not self._heard, True
-        self._is_expected = False  # now: the event loop waits for it
+        self._is_expected = False  # set here, since the event loop waits for it
         self._defer(lambda: self._take(message, is_first=is_first))
 
     def _take(self, message: Mapping[str, Any], *, is_first: bool) -> None:
@@ -329,12 +329,12 @@ _CALLS: Mapping[str, Callable[[DrawingOrder, CardActions, Mapping[str, Any]], No
 class PanelCharts(ChartCards):
     """Charts with captions, two in a row, which ``draw`` replaces and ``tick`` sends one by one.
 
-    They show and steer nothing: what could be dragged in a run's own picture stays as it is.
+    They belong to no active run, so handles that could be dragged in a run's own picture are left out.
 
     Args:
-        prefix: of the charts' names on the page; none where it is empty.
-        chart_height: of those that have no height of their own, pixels.
-        params: ``defer`` and those of the component.
+        prefix: prefix of the charts' names on the page; empty for none.
+        chart_height: height in pixels of charts that have none of their own.
+        params: ``defer``, and parameters of the component.
     """
 
     def __init__(self, prefix: str, *, chart_height: int, **params: Any) -> None:
@@ -348,8 +348,8 @@ class PanelCharts(ChartCards):
         """Draw these charts instead; each is sent when it is in view and has changed.
 
         Args:
-            panels: charts and captions by name.
-            wide: names of those that are as wide as the page; they stand above the others.
+            panels: name -> chart and caption.
+            wide: names of charts that are as wide as the page; they are above the others.
         """
         self._panels = {self._full(name): (_still(figure), caption) for name, (figure, caption) in panels.items()}
         places = {self._full(name): "whole" for name in wide}
@@ -366,7 +366,7 @@ class PanelCharts(ChartCards):
         return CardSpec(name=name, run="", title=title_of(figure), section=section, height=self._height)
 
     def tick(self) -> None:
-        """Send the chart whose turn it is, where it has changed; called while the page is open."""
+        """Send the chart whose turn it is, if it has changed; called while the page is open."""
         now_s = time.monotonic()
         if not self._order.is_free(now_s):
             return
@@ -384,7 +384,7 @@ class PanelCharts(ChartCards):
             self._clicked(chart, x, y, customdata)
 
     def on_click(self, listener: Callable[[str, Any, Any, Any], None]) -> None:
-        """Call ``listener(chart, x, y, customdata)`` when a person clicks on a point of a clickable figure."""
+        """Call ``listener(chart, x, y, customdata)`` when a person clicks a point of a clickable figure."""
         self._clicked = listener
 
     def figures(self) -> dict[str, Figure]:

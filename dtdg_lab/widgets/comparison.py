@@ -1,4 +1,4 @@
-"""A comparison of runs: its head, the list of runs, and the table of who got there first."""
+"""A comparison of runs: its head, the list of runs, and the table of arrivals at a target."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dtdg_lab.widgets.component import TextComponent, component_script
 
 
 class ArrivalTable(TextComponent):
-    """A line for each run, with bars behind the numbers that say what it took."""
+    """A row for each run, with bars behind the numbers that say what it needed to reach the target."""
 
     _esm: ClassVar[str] = component_script("arrival_table")
 
     def draw(self, lines: Sequence[Arrival], target: str) -> None:
-        """Show these lines; none hides the table."""
+        """Show rows; without rows, hide the table."""
         self.set_content({"columns": COLUMNS, "lines": [asdict(line) for line in lines], "target": target})
 
 
@@ -34,14 +34,14 @@ class ComparisonHead(TextComponent):
         notice: str,
         table: Sequence[Sequence[str]],
     ) -> None:
-        """Show these words.
+        """Show choices and texts.
 
         Args:
-            choices: name, label, and value -> its label, of each choice.
-            chosen_values: name -> value.
+            choices: name, label, and value -> label of each choice.
+            chosen_values: name of a choice -> its value.
             headline: one sentence.
-            notice: in what the runs differ; hidden where empty.
-            table: what differs, for a dialog.
+            notice: how the runs differ; an empty text is hidden.
+            table: the differences, for a dialog.
         """
         bar = [
             {"name": name, "label": label, "values": list(values.items()), "chosen": chosen_values[name]}
@@ -64,15 +64,15 @@ class RunRow:
     """A run in the list.
 
     Attributes:
-        id: of the run, for messages and tooltips.
-        name: for people.
-        given: the name that a person gave it; empty where none did.
+        id: the run's id, for messages and tooltips.
+        name: the name that people see.
+        given: the name that a person gave it; empty without one.
         detail: the second line.
         ticked: whether it is compared.
         disabled: whether it cannot be ticked now.
-        colour: of its line; empty where it has none.
+        colour: colour of its line; empty if it has none.
         tone: ``off`` for a run that cannot be compared or is being read, ``bad`` for one that cannot be read.
-        tooltip: beside the run's id.
+        tooltip: tooltip, which follows the run's id.
     """
 
     id: str
@@ -87,11 +87,11 @@ class RunRow:
 
 
 class RunList(TextComponent):
-    """Runs by group. A message has ``tick``, the id of a run, with ``on``; or ``rename``, an id, with ``name``."""
+    """Runs in groups. A message has ``tick`` (a run's id) with ``on``, or ``rename`` (a run's id) with ``name``."""
 
     _esm: ClassVar[str] = component_script("run_list")
 
     def draw(self, groups: Sequence[tuple[str, Sequence[RunRow]]], hint: str) -> None:
-        """Show these groups of runs, each with its title."""
+        """Show groups of runs, each with its title."""
         rows = [{"title": title, "rows": [asdict(row) for row in of_group]} for title, of_group in groups]
         self.set_content({"groups": rows, "hint": hint})

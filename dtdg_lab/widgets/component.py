@@ -1,4 +1,4 @@
-"""A component of the page: JSON shown as text nodes, with its script and its styles."""
+"""A component of the page: JSON that is shown as text nodes, with its script and its styles."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from panel.io.notebook import replace_inline_css
 
 from dtdg_lab.visualization.palette import theme_script
 
-Defer = Callable[[Callable[[], None]], None]  # has a call made by the event loop
+Defer = Callable[[Callable[[], None]], None]  # lets the event loop make a call
 Message = Mapping[str, Any]
 
 
@@ -27,11 +27,11 @@ class TextComponent(JSComponent):
     """A component without state of its own: every display shows ``content``, however late it appears.
 
     Args:
-        on_message: gets each message of a display; called by the event loop.
-        defer: has a call made by the event loop: in a notebook messages come on another thread.
+        on_message: function that the event loop calls with each message of a display.
+        defer: lets the event loop make a call, since in a notebook messages come on another thread.
     """
 
-    content = param.String(default="null", doc="What is shown, as JSON: a dict would arrive as a JavaScript Map.")
+    content = param.String(default="null", doc="What is shown, as JSON, since a dict would arrive as a JavaScript Map.")
 
     def __init__(
         self, on_message: Callable[[Message], None], *, defer: Defer = lambda call: call(), **params: Any
@@ -40,7 +40,7 @@ class TextComponent(JSComponent):
         self._on_message, self._defer = on_message, defer
 
     def set_content(self, content: Any) -> None:
-        """Show this, which JSON can hold."""
+        """Show content that JSON can hold."""
         text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
         if text != self.content:
             self.content = text
@@ -51,7 +51,7 @@ class TextComponent(JSComponent):
 
 
 _HERE = Path(__file__).parent
-COMPONENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(  # name -> scripts that its code needs
+COMPONENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(  # component -> scripts that its code needs
     {
         "header": ("labels", "theme"),
         "navigation": (),
@@ -65,7 +65,7 @@ COMPONENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(  # name -> scripts
         "arrival_table": (),
     }
 )
-CARRIER = "header"  # the component that brings the library: a page has one
+CARRIER = "header"  # the component with the library; every page has one
 _STUB = """export async function render(view) {
   const end = Date.now() + 60000
   let found
@@ -80,10 +80,10 @@ _STUB = """export async function render(view) {
 
 @cache
 def component_script(name: str) -> str:
-    """Return the module of a component, which a saved notebook holds once for each component.
+    """Return the module of a component, of which a saved notebook has only one copy.
 
     Args:
-        name: of ``COMPONENTS``.
+        name: a name in ``COMPONENTS``.
     """
     library = _library()
     key = json.dumps(hashlib.sha256(library.encode()).hexdigest()[:12])
@@ -95,7 +95,7 @@ def component_script(name: str) -> str:
 
 @cache
 def _library() -> str:
-    """Return the renderers of all components, each behind shared helpers and its style sheets."""
+    """Return the renderers of all components, each with shared helpers and its style sheets."""
     return "".join(f"{name}: (() => {{\n{_code(name)}\nreturn render\n}})(),\n" for name in COMPONENTS)
 
 
@@ -113,7 +113,7 @@ def _read(name: str) -> str:
 
 
 def share_inline_stylesheets(root: Any) -> None:
-    """Replace every style sheet that has an address by its text, one model for each address."""
+    """Replace every style sheet that has an address by its text, with one model for each address."""
     inline: dict[str, Any] = {}
     with root.document.models.freeze():
         for model in root.select({"type": UIElement}):
@@ -124,7 +124,7 @@ def share_inline_stylesheets(root: Any) -> None:
 
 
 class LateColumn(pn.Column):
-    """A column that gets its content once it is shown."""
+    """A column that gets its content only when it is shown."""
 
     def _update_model(self, *arguments: Any) -> None:
         super()._update_model(*arguments)

@@ -1,4 +1,4 @@
-"""Controls of settings: one widget for each option of the glossary, and rows of live settings beside charts."""
+"""Controls of settings: a widget for each option of the glossary, and rows of live settings next to charts."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from dtdg_lab.visualization.palette import coloured
 
 
 def labelled(label: str) -> str:
-    """Return a style sheet that names an unlabelled widget, for screen readers."""
+    """Return a style sheet that gives a widget without label a name for screen readers."""
     return f":host {{ --dl-label: {json.dumps(label, ensure_ascii=False)}; }}"
 
 
 def tipped(tooltip: str) -> str:
-    """Return a style sheet with the tooltip of a widget, which is also its description for screen readers."""
+    """Return a style sheet with the tooltip of a widget, which also describes it for screen readers."""
     return f":host {{ --dl-tip: {json.dumps(tooltip, ensure_ascii=False)}; }}"
 
 
 _STYLE = (
     f"input:disabled, select:disabled {{ background: {coloured('off')}; color: {coloured('off-text')}; opacity: 1; }} "
-    "select.bk-input { padding-left: 8px; padding-right: 20px; } "  # half a row holds the longest names
+    "select.bk-input { padding-left: 8px; padding-right: 20px; } "  # so that the longest names fit into half a row
     "label { display: block; max-width: 100%; white-space: normal; overflow-wrap: anywhere; }"
 )
-ECHO_S = 5.0  # until a busy page of a notebook has sent back the value that it shows
-PATIENCE_S = 3.0  # for a change to be made before a control shows what the run has
-_POWER = "return String(Number((10 ** tick).toPrecision(3)))"  # as LogControl reads it, while the slider moves
+ECHO_S = 5.0  # time in which a busy page of a notebook may still send back a value that it shows
+PATIENCE_S = 3.0  # time allowed for a change before a control shows the run's value again
+_POWER = "return String(Number((10 ** tick).toPrecision(3)))"  # as LogControl formats it, while the slider moves
 
 _SLIDERS = (pn.widgets.FloatSlider, pn.widgets.IntSlider)
 
@@ -41,20 +41,22 @@ Choices = Sequence[Any] | Mapping[str, Any]  # values; label -> value; group -> 
 
 
 class SettingControl:
-    """A widget for one option. ``on_change`` calls back for what a person does, never for what ``show`` does.
+    """A widget for one option. ``on_change`` reports what a person does, but not what ``show`` does.
 
     Attributes:
-        is_stale: whether a page has sent back a value that the run had before, so that the widget stands at it.
+        is_stale: whether a page has sent back an earlier value of the run, which the widget now shows.
     """
 
     def __init__(self, option: Option, choices: Choices | None = None) -> None:
         self.option = option
         self._preview: Callable[[str, Any], None] | None = None
-        self._quiet: int | None = None  # the thread that shows a value now; a person's may come on another
+        self._quiet: int | None = (
+            None  # the thread that is showing a value, since a person's change may come on another
+        )
         self._listener: Callable[[str, Any], None] | None = None
         self.is_stale = False
-        self._of_run: Any = None  # the value that was followed last, unless a person has chosen another since
-        self._echoes: dict[Any, float] = {}  # values followed before it -> until when pages may send them back
+        self._of_run: Any = None  # the run's last value, unless a person has chosen another one since
+        self._echoes: dict[Any, float] = {}  # earlier values of the run -> until when pages may send them back
         self.widget: Any = self._make(choices if choices is not None else option.choices)
         throttled = "value_throttled" in self.widget.param
         self.widget.param.watch(self._changed, "value_throttled" if throttled else "value")
@@ -76,22 +78,22 @@ class SettingControl:
             return pn.widgets.FloatSlider(start=low, end=high, step=step, value=option.default, **common)
         number = pn.widgets.IntInput if option.kind is int else pn.widgets.FloatInput
         step = 1 if option.kind is int else 0.1
-        end = None if option.high is None or option.high > 2**31 else option.high  # larger ones lose precision
+        end = None if option.high is None or option.high > 2**31 else option.high  # larger numbers lose precision
         return number(value=option.default, start=option.low, end=end, step=step, **common)
 
     def _common(self) -> dict[str, Any]:
-        """Return the parameters of every kind of widget."""
+        """Return the parameters that all widgets have."""
         styles = [_STYLE, tipped(self.option.tip), *([labelled(self.option.spoken)] if self.option.spoken else [])]
         return {"label": self.label, "sizing_mode": "stretch_width", "margin": (3, 8), "stylesheets": styles}
 
     @property
     def name(self) -> str:
-        """The option's flat name."""
+        """The option's name."""
         return self.option.name
 
     @property
     def label(self) -> str:
-        """The widget's name."""
+        """The widget's label."""
         unit = self.option.unit
         bare = self.name.removesuffix(f"_{unit.lower()}") if len(unit) <= 2 else self.name
         title = self.option.label or bare.replace("_", " ").capitalize()

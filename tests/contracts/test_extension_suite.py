@@ -230,7 +230,7 @@ def test_a_class_is_checked_with_its_options() -> None:
     assert losses[0] != losses[1]
     lab.register(Scaled, "model", "scaled", options=(STRENGTH,))
     for make in (Scaled, "scaled"):
-        with pytest.raises(ConfigError, match="'scaled' is registered, and has the options that"):
+        with pytest.raises(ConfigError, match="'scaled' is registered and has the options that"):
             lab.testing.check_model(make, options=(STRENGTH,))
 
 

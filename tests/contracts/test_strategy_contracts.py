@@ -167,7 +167,7 @@ class _Altered:
         ("impure", "pure function"),
         ("twice", "computed twice"),
         ("silent", "marks"),
-        ("uneven", "apart"),
+        ("uneven", "differs by"),
         ("replaces", "other memory"),
     ],
 )

@@ -286,5 +286,5 @@ def test_a_question_reads_other_runs_under_their_locks() -> None:
 
 
 def test_messages_that_the_page_never_sends_are_refused() -> None:
-    with pytest.raises(LabError, match="which no card understands"):
+    with pytest.raises(LabError, match="which cards do not know"):
         Page().tell("run rm")

@@ -21,7 +21,7 @@ from dtdg_lab.visualization.studies.race import COSTS, Curve, race_cards, race_f
 from dtdg_lab.visualization.traces import label, rule
 
 _EVERY_S = 0.7  # shortest time between two drawings, since drawing takes time from the runs
-_PLOT_HEIGHT = 210  # of each of four charts, so that they and the cards fit one screen
+_PLOT_HEIGHT = 210  # height of each of four charts, so that they and the cards fit on one screen
 _LOOK = {
     "waiting": "The race has not begun.",
     "running": "Thin lines are seeds, thick lines their medians. Look at one height: who is furthest left there?",

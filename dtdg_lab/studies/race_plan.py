@@ -371,7 +371,7 @@ def _check_apart(configs: Mapping[str, RunConfig]) -> None:
     for label, config in configs.items():
         first_label = labels.setdefault(config.to_json(), label)
         if first_label != label:
-            raise ConfigError(f"{first_label!r} and {label!r} have the same settings: remove or change one of them.")
+            raise ConfigError(f"{first_label!r} and {label!r} have the same settings. Remove or change one of them.")
 
 
 def labels_for(configs: Sequence[RunConfig]) -> list[str]:

@@ -171,7 +171,7 @@ class CardSpec:
         title: title until the figure has one.
         section: ``picture``, ``whole`` (as wide as the page), ``common``, ``supporting`` or ``folded``.
         help: tooltip of the title.
-        height: of the plot, pixels, where its figure has none; the section's usual one where it is 0.
+        height: height of the plot in pixels if its figure has none; 0 for the usual height of the section.
         idea: a sentence below the title.
         ago: how old a frozen picture is.
         ask, ask_help: label and tooltip of a button that requests what the chart draws; empty for no button.

@@ -35,22 +35,14 @@ def described(parts: int = 2, *, columns: int = 3, even: bool = False, **more: A
     """The data of an event: part p receives 10 (p + 1) rows a snapshot; where ``even``, 10."""
     rows = [[10 if even else 10 * (part + 1)] * columns for part in range(parts)]
     total = int(np.sum(rows))
-    measures = {
-        "parts": parts,
-        "bins": list(range(columns + 1)),
-        "edges": rows,
-        "halo": rows,
-        "replicated": rows,
-        "owned": [50] * parts,
-        "load": [7] * parts,
-        "halo_bytes": [1024] * parts,
-        "cached_bytes": [2048] * parts,
-        "totals": {"cut_edges": total, "all_edges": 4 * total, "halo": total, "replicated": total},
-        "cut_share": 0.47,
-        "halo_share": 0.28,
-        "replicated_share": 0.6,
-        "imbalance": {"vertices": 1.0, "edges": 1.0 if even else 2 * parts / (parts + 1), "load": 1.0},
-    }
+    of_columns = dict.fromkeys(("edges", "halo", "replicated"), rows)
+    held = {"owned": 50, "load": 7, "halo_bytes": 1024, "cached_bytes": 2048}
+    of_parts = {name: [amount] * parts for name, amount in held.items()}
+    shares = {"cut_share": 0.47, "halo_share": 0.28, "replicated_share": 0.6}
+    totals = {"cut_edges": total, "all_edges": 4 * total, "halo": total, "replicated": total}
+    uneven = {"vertices": 1.0, "edges": 1.0 if even else 2 * parts / (parts + 1), "load": 1.0}
+    measures = {"parts": parts, "bins": [*range(columns + 1)], **of_columns, **of_parts, **shares}
+    measures |= {"totals": totals, "imbalance": uneven}
     sent = np.full((1, parts, parts), 512.0) * (1 - np.eye(parts))
     usual = {"partitioner": "hash", "parts": parts, "ranks": 0, "layout": "", "seconds": 0.25, "measures": measures}
     return {**usual, "predicted": {"forward": sent.tolist(), "backward": sent.tolist()}, **more}

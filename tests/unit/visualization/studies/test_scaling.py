@@ -10,32 +10,14 @@ from dtdg_lab.visualization.studies.scaling import scaling_caption, scaling_figu
 
 
 def row(ranks, source, compute, communicate, transfer, speedup, fitted=False):
-    known = [part for part in (compute, communicate, transfer) if part is not None]
-    return {
-        "model": "tmgcn",
-        "ranks": ranks,
-        "source": source,
-        "fitted": fitted,
-        "nodes": 100,
-        "edges": 300,
-        "compute_s": compute,
-        "communicate_s": communicate,
-        "transfer_s": transfer,
-        "step_s": sum(known),
-        "speedup": speedup,
-    }
+    parts = {"compute_s": compute, "communicate_s": communicate, "transfer_s": transfer}
+    known = {"model": "tmgcn", "ranks": ranks, "source": source, "fitted": fitted, "nodes": 100, "edges": 300}
+    return {**known, **parts, "step_s": sum(filter(None, parts.values())), "speedup": speedup}
 
 
 def error(part, value, fitted=False, ranks=2):
-    return {
-        "name": "100 nodes",
-        "ranks": ranks,
-        "fitted": fitted,
-        "part": part,
-        "measured_s": 0.1,
-        "predicted_s": 0.1 * (1 + value),
-        "error": value,
-    }
+    known = {"name": "100 nodes", "ranks": ranks, "fitted": fitted, "part": part}
+    return {**known, "measured_s": 0.1, "predicted_s": 0.1 * (1 + value), "error": value}
 
 
 ROWS = [

@@ -17,16 +17,8 @@ import sys
 
 import torch.distributed as dist
 
-NAMES = [
-    "heartbeat/failed",
-    "heartbeat/cause",
-    "heartbeat/claims",
-    "heartbeat/beat/0",
-    "heartbeat/beat/1",
-    "heartbeat/left/0",
-    "heartbeat/left/1",
-    *(f"control/{number}" for number in range(1, 30)),
-]
+HEARTBEAT = ["failed", "cause", "claims", "beat/0", "beat/1", "left/0", "left/1"]
+NAMES = [*(f"heartbeat/{name}" for name in HEARTBEAT), *(f"control/{number}" for number in range(1, 30))]
 RENDEZVOUS = ("group", "default_pg")  # gloo's own names are not checked for who set them on a network
 WAIT = datetime.timedelta(seconds=0.3)
 

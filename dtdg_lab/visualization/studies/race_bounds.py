@@ -78,7 +78,7 @@ def bounds_figure(bounds: Sequence[Bound], labels: Sequence[str]) -> Figure:
 
 def _panel(quantity: str, bounds: Sequence[Bound], labels: Sequence[str]) -> CaptionedFigure:
     (title, x_title), look = QUANTITIES[quantity], _LOOK[quantity]
-    style: Attributes = {"x_title": x_title, "yaxis": NAMES, "bargap": 0.45}
+    style: Attributes = {"x_title": x_title, "yaxis": NAMES, "bargap": 0.45, "margin": {"r": 30}}
     if not bounds:
         return card([], title, empty=NO_BOUND, xaxis=FROM_ZERO, **style), look
     names = [escaped(bound.label) for bound in bounds]

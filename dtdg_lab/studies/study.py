@@ -100,9 +100,9 @@ def _cell(position: tuple[Any, Any], combinations: Sequence[Combination], measur
     return charts.StudyCell(
         *position,
         values=tuple(value for combination in combinations for value in combination.values),
-        asked=len(trials),
+        requested=len(trials),
         states={state: count for state, count in counts.items() if count},
-        described=tuple(_hover_text(trial, measure) for trial in trials),
+        run_texts=tuple(_hover_text(trial, measure) for trial in trials),
         key=_key_to_open(trials),
     )
 

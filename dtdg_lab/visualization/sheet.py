@@ -281,8 +281,8 @@ class _Panel:
 def _moved_bar(bar: Mapping[str, Any], right: float, y_span: tuple[float, float]) -> dict[str, Any]:
     """Return a colour bar at the right of its card, as high as the plot."""
     low, high = y_span
-    place = {"x": right, "xanchor": "left", "xpad": 6, "y": (low + high) / 2, "yanchor": "middle", "ypad": 0}
-    return {**bar, **place, "len": high - low, "lenmode": "fraction"}
+    position = {"x": right, "xanchor": "left", "xpad": 6, "y": (low + high) / 2, "yanchor": "middle", "ypad": 0}
+    return {**bar, **position, "len": high - low, "lenmode": "fraction"}
 
 
 def _moved_axis(axis: Mapping[str, Any], span: tuple[float, float], references: Mapping[str, str]) -> dict[str, Any]:

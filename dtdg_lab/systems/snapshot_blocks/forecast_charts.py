@@ -42,12 +42,12 @@ def _byte_ratios(rows: Sequence[Row]) -> CaptionedFigure:
     if not rows:
         return figure, ""
     best = max(rows, key=lambda row: float(row["ratio"]))
-    words = (
+    caption = (
         f"Compare the strong bar of a pair with the faint one: at most {best['ratio']:.2f} times fewer bytes "
         f"({best['model']}, {SAID[best['form']]}), where {percent(best['overlap'])} of a snapshot's edges were in the "
         "one before."
     )
-    return figure, words
+    return figure, caption
 
 
 def _times(rows: Sequence[Row]) -> CaptionedFigure:
@@ -60,13 +60,13 @@ def _times(rows: Sequence[Row]) -> CaptionedFigure:
     faster = [row for row in timed if row["time_ratio"] > 1]
     unpacking = sum(row["difference_unpack_s"] for row in timed) / sum(row["difference_s"] for row in timed)
     which = join_words([f"{row['model']} ({SAID[row['form']]}, {row['time_ratio']:.2f} times)" for row in faster])
-    words = f"Differences are faster for {which}. " if faster else "Differences are slower throughout. "
-    words += f"Of their time {percent(unpacking)} is unpacking, which the light bars hardly have"
+    caption = f"Differences are faster for {which}. " if faster else "Differences are slower throughout. "
+    caption += f"Of their time {percent(unpacking)} is unpacking, which the light bars hardly have"
     limits = [row["worth_below"] / 1e9 for row in timed if row.get("worth_below")]
     if limits:
         low, high = f"{min(limits):.2g}", f"{max(limits):.2g}"
-        words += f": it pays over links slower than {low if low == high else f'{low} to {high}'} GB/s"
-    return figure, f"{words}."
+        caption += f": it pays over links slower than {low if low == high else f'{low} to {high}'} GB/s"
+    return figure, f"{caption}."
 
 
 def _ratios(rows: Sequence[Row]) -> CaptionedFigure:
@@ -74,53 +74,55 @@ def _ratios(rows: Sequence[Row]) -> CaptionedFigure:
     for form in _forms(rows):
         mine = [row for row in rows if row["form"] == form]
         names, ratios = [row["model"] for row in mine], [round(row["ratio"], 4) for row in mine]
-        said: Attributes = {
+        texts: Attributes = {
             "text": [f"{row['ratio']:.2f}" for row in mine],
             "textposition": "outside",
             "cliponaxis": False,
         }
         hover = "%{x}: %{y:.3f} times fewer bytes"
-        data.append(bars(SAID[form], names, ratios, _COLOURS[form][1], hover, offsetgroup=form, **said))
-        frame_ = {"color": "rgba(0,0,0,0)", "line": {"color": WARNING_COLOUR, "width": 1.6}}
+        data.append(bars(SAID[form], names, ratios, _COLOURS[form][1], hover, offsetgroup=form, **texts))
+        frame = {"color": "rgba(0,0,0,0)", "line": {"color": WARNING_COLOUR, "width": 1.6}}
         name = "what the overlap allows" if form == _forms(rows)[0] else f"{SAID[form]}: what the overlap allows"
-        looks: Attributes = {"marker": frame_, "offsetgroup": form, "showlegend": form == _forms(rows)[0]}
+        style: Attributes = {"marker": frame, "offsetgroup": form, "showlegend": form == _forms(rows)[0]}
         bounds = [round(row["bound"], 4) for row in mine]
-        data.append(bars(name, names, bounds, "", "%{x}: at most %{y:.3f}", **looks))
+        data.append(bars(name, names, bounds, "", "%{x}: at most %{y:.3f}", **style))
     figure = _by_model(rows, "How many times fewer bytes", "whole / difference (1)", data)
     figure["layout"]["shapes"] = [rule(y=1)]
-    least = min((row["reached"] for row in rows), default=1.0)
-    words = (
-        f"Red frames: no more is possible with these overlaps; at least {100 * least:.1f}% of it is reached. If "
+    lowest_share = min((row["reached"] for row in rows), default=1.0)
+    caption = (
+        f"Red frames: no more is possible with these overlaps; at least {100 * lowest_share:.1f}% of it is reached. If "
         "nothing changes, 5 bounds pairs, 2 bounds CSR with values and long rows, nothing bounds CSR without values."
     )
-    return figure, words
+    return figure, caption
 
 
 def _shares(shares: Sequence[Row]) -> CaptionedFigure:
-    found: dict[int, dict[int, float]] = {}
+    shares_by_blocks: dict[int, dict[int, float]] = {}
     for row in shares:
-        found.setdefault(int(row["blocks"]), {})[int(row["ranks"])] = 100 * row["share"]
+        shares_by_blocks.setdefault(int(row["blocks"]), {})[int(row["ranks"])] = 100 * row["share"]
     data = []
-    for index, (blocks, by_ranks) in enumerate(sorted(found.items())):
+    for index, (blocks, by_ranks) in enumerate(sorted(shares_by_blocks.items())):
         marker = {"symbol": SYMBOLS[index % len(SYMBOLS)], "size": 7, "color": series_colour(index)}
         x, y = sorted(by_ranks), [round(by_ranks[ranks], 3) for ranks in sorted(by_ranks)]
-        looks: Attributes = {"mode": "lines+markers", "marker": marker}
+        style: Attributes = {"mode": "lines+markers", "marker": marker}
         name = f"{blocks} block{'s' * (blocks > 1)}"
-        data.append(line(name, x, y, series_colour(index), "%{x} ranks: %{y:.1f}%", **looks))
+        data.append(line(name, x, y, series_colour(index), "%{x} ranks: %{y:.1f}%", **style))
     axes: Attributes = {
-        "xaxis": counts_axis([ranks for by_ranks in found.values() for ranks in by_ranks]),
+        "xaxis": counts_axis([ranks for by_ranks in shares_by_blocks.values() for ranks in by_ranks]),
         "yaxis": {"range": [0, 104], "ticksuffix": " %"},
     }
     texts: Attributes = {"unit": "share of all snapshots", "x_title": "ranks", "empty": "no plans were given"}
     figure = card(data, "Snapshots that can be sent as a delta", keys=trace_keys(data), **texts, **axes)
-    words = (
+    caption = (
         "The first snapshot of a block on a rank is always whole: of blocks of b snapshots on R ranks (b - R) / b "
         "benefit. Lines fall with more blocks and more ranks."
     )
-    return figure, words if data else ""
+    return figure, caption if data else ""
 
 
-def _pairs(rows: Sequence[Row], keys: tuple[str, str], factor: float, said: Callable[[float], str]) -> list[Attributes]:
+def _pairs(
+    rows: Sequence[Row], keys: tuple[str, str], factor: float, format_value: Callable[[float], str]
+) -> list[Attributes]:
     """Return a pair of bars for each model and format; the second shows its share of the first."""
     data = []
     above: Attributes = {"textposition": "outside", "textangle": 0, "textfont": {"size": 10}, "constraintext": "none"}
@@ -129,11 +131,11 @@ def _pairs(rows: Sequence[Row], keys: tuple[str, str], factor: float, said: Call
         names, ratios = [row["model"] for row in mine], [row[keys[0]] / row[keys[1]] for row in mine]
         for key, pass_name, colour in zip(keys, ("whole", "difference"), _COLOURS[form], strict=True):
             text = [_less(ratio) for ratio in ratios] if pass_name == "difference" else ""
-            looks: Attributes = {"offsetgroup": f"{form}/{pass_name}", "text": text, "cliponaxis": False, **above}
+            style: Attributes = {"offsetgroup": f"{form}/{pass_name}", "text": text, "cliponaxis": False, **above}
             hover = "%{x}, " + f"{SAID[form]}, {pass_name}: " + "%{customdata}<extra></extra>"
-            y, told = [round(row[key] * factor, 6) for row in mine], [said(row[key]) for row in mine]
+            y, told = [round(row[key] * factor, 6) for row in mine], [format_value(row[key]) for row in mine]
             data.append(
-                bars(f"{SAID[form].split()[0]}, {pass_name}", names, y, colour, hover, customdata=told, **looks)
+                bars(f"{SAID[form].split()[0]}, {pass_name}", names, y, colour, hover, customdata=told, **style)
             )
     return data
 
@@ -151,8 +153,8 @@ def _by_model(
 ) -> Figure:
     labels = {row["model"]: f"{row['model']}<br>({row['smoothing']})" for row in rows}
     axis = {"type": "category", "showgrid": False, "tickvals": list(labels), "ticktext": list(labels.values())}
-    looks: Attributes = {"barmode": "group", "xaxis": axis, "yaxis": FROM_ZERO}
-    return card(data, title, unit=unit, keys=trace_keys(data), empty=empty, **looks)
+    style: Attributes = {"barmode": "group", "xaxis": axis, "yaxis": FROM_ZERO}
+    return card(data, title, unit=unit, keys=trace_keys(data), empty=empty, **style)
 
 
 # Numbers sent in a step over the number of ranks: snapshot partition beside hypergraph node partition.
@@ -174,10 +176,10 @@ def volume_figure(rows: Sequence[Row]) -> Figure:
             ``Forecast.volumes`` has them.
     """
     models = list(dict.fromkeys(str(row["model"]) for row in rows))
-    panels = [_panel(name, sorted((row for row in rows if row["model"] == name), key=_ranks)) for name in models]
+    cards = [_volume_card(name, sorted((row for row in rows if row["model"] == name), key=_ranks)) for name in models]
     nothing = card([], "Volume", unit="numbers sent in a step", x_title="ranks", empty="nothing counted")
     title = "Numbers sent in one step, by how the work is divided"
-    return sheet(panels or [(nothing, "")], title=title, plot_height=STUDY_HEIGHT)
+    return sheet(cards or [(nothing, "")], title=title, plot_height=STUDY_HEIGHT)
 
 
 def crossing(rows: Sequence[Row]) -> str:
@@ -191,12 +193,12 @@ def crossing(rows: Sequence[Row]) -> str:
     if not any(row["snapshot"] for row in mine):
         return f"{name}: snapshot partition sends nothing between ranks but gradients of parameters."
     gaps = [(row["ranks"], row["hypergraph"] - row["snapshot"]) for row in mine]
-    for (before, low), (after, high) in pairwise(gaps):
+    for (fewer, low), (more, high) in pairwise(gaps):
         if low < 0 <= high or high < 0 <= low:
-            less, more = ("hypergraph", "snapshot") if low < 0 else ("snapshot", "hypergraph")
-            met = round(exp(log(before) + (log(after) - log(before)) * low / (low - high)))
+            lower, higher = ("hypergraph", "snapshot") if low < 0 else ("snapshot", "hypergraph")
+            met = round(exp(log(fewer) + (log(more) - log(fewer)) * low / (low - high)))
             return (
-                f"{name}: {less} partition sends less on {before} ranks, {more} partition on {after}; drawn straight, "
+                f"{name}: {lower} partition sends less on {fewer} ranks, {higher} partition on {more}; drawn straight, "
                 f"the lines meet near {met} ranks."
             )
     less = "hypergraph" if gaps[-1][1] < 0 else "snapshot"
@@ -212,22 +214,22 @@ def _share(row: Row) -> str:
     return f"{row['hypergraph'] / row['snapshot']:.3g}" if row["snapshot"] else "without bound"
 
 
-def _panel(name: str, rows: list[Row]) -> CaptionedFigure:
+def _volume_card(name: str, rows: list[Row]) -> CaptionedFigure:
     top = max(max(int(row[key]) for row in rows) for key, *_ in _LINES)
-    factor, unit = next((each for each in _UNITS if top >= each[0]), _UNITS[-1])
+    factor, unit = next((pair for pair in _UNITS if top >= pair[0]), _UNITS[-1])
     ranks = [_ranks(row) for row in rows]
     data = []
-    for key, said, colour, width, dash, symbol in _LINES:
+    for key, label, colour, width, dash, symbol in _LINES:
         y = [round(row[key] / factor, 6) for row in rows]
-        looks: Attributes = {"mode": "lines+markers", "marker": {"symbol": symbol, "size": 7, "color": colour}}
+        style: Attributes = {"mode": "lines+markers", "marker": {"symbol": symbol, "size": 7, "color": colour}}
         hover = f"%{{x}} ranks: %{{y:.4g}} {unit}"
-        data.append(line(said, ranks, y, colour, hover, width=width, dash=dash, **looks))
+        data.append(line(label, ranks, y, colour, hover, width=width, dash=dash, **style))
     axes: Attributes = {"yaxis": FROM_ZERO, "xaxis": counts_axis(ranks)}
-    said = crossing(rows)
+    sentence = crossing(rows)
     look = "Look at the gap between the full lines, and how it changes with the ranks."
     if not any(row["snapshot"] for row in rows):
         look = "Look at the orange line: all of it is what snapshot partition saves."
-    elif "the lines meet" in said:
+    elif "the lines meet" in sentence:
         look = "Look at where the full lines meet: to the right of it the flatter one wins."
     figure = card(data, name, unit=f"{unit} sent in a step", keys=trace_keys(data), x_title="ranks", **axes)
-    return figure, f"{said} {look}"
+    return figure, f"{sentence} {look}"

@@ -156,7 +156,7 @@ def advice_measured_figure(rows: Sequence[Row]) -> Figure:
             ``left_out`` (whether the run was left out of the fit), ``system_known`` (whether other runs of its system
             were in it), ``crowded`` (whether something else ran on the machine).
     """
-    cards = [_panel([row for row in rows if row["quantity"] == name], title) for name, title in NAMED.items()]
+    cards = [_ratio_card([row for row in rows if row["quantity"] == name], title) for name, title in NAMED.items()]
     return sheet(cards, title="Predicted over measured", wide=range(len(cards)), plot_height=STUDY_HEIGHT)
 
 
@@ -180,7 +180,7 @@ def relative_errors(rows: Sequence[Row]) -> list[float]:
     return [abs(row["predicted"] / row["measured"] - 1) for row in calm or mine]
 
 
-def _panel(rows: Sequence[Row], title: str) -> CaptionedFigure:
+def _ratio_card(rows: Sequence[Row], title: str) -> CaptionedFigure:
     far = max((abs(log10(row["predicted"] / row["measured"])) for row in rows), default=0.0)
     edge = max(1.1 * far, log10(_LEAST_RANGE))
     ticks = {"tickvals": list(_TICKS), "ticktext": [f"{tick:g}" for tick in _TICKS]}

@@ -162,7 +162,7 @@ def race_cards(
     named = tuple(dict.fromkeys(curve.label for curve in curves) if labels is None else labels)
     near = near_losses(curves, named, lost)
     of_cost = {cost: [level for level in levels if level.cost == cost] for cost in COSTS}
-    return {cost: _panel(cost, curves, of_cost[cost], named, near) for cost in COSTS}
+    return {cost: _cost_card(cost, curves, of_cost[cost], named, near) for cost in COSTS}
 
 
 def race_figure(
@@ -176,7 +176,7 @@ def race_figure(
     return figure
 
 
-def _panel(
+def _cost_card(
     cost: str, curves: Curves, levels: Sequence[RaceLevel], labels: Sequence[str], near: Near
 ) -> CaptionedFigure:
     shown_curves = [curve for curve in curves if curve.losses and curve.cost(cost)]
@@ -195,7 +195,7 @@ def _panel(
     data += [_thick(seed_curves, cost, factor, labels) for seed_curves in by_label.values() if seed_curves]
     figure = card(data, title, keys=trace_keys(data), **style)
     _draw_levels(figure["layout"], levels, factor, labels)
-    return figure, _panel_caption(cost, curves, labels, unknown, near)
+    return figure, _cost_caption(cost, curves, labels, unknown, near)
 
 
 def _lacks(label: str, cost: str, curves: Curves) -> bool:
@@ -285,7 +285,7 @@ _LOOK: Mapping[str, str] = {
 }
 
 
-def _panel_caption(cost: str, curves: Curves, labels: Sequence[str], unknown: Sequence[str], near: Near) -> str:
+def _cost_caption(cost: str, curves: Curves, labels: Sequence[str], unknown: Sequence[str], near: Near) -> str:
     """Return who needs least to come near the best loss, and what to look for."""
     lost = f" Unknown for {join_words(unknown)}." if unknown else ""
     spent: dict[str, list[float]] = {}

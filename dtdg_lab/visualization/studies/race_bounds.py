@@ -67,7 +67,9 @@ class Bound:
 def bounds_cards(bounds: Sequence[Bound], labels: Sequence[str]) -> dict[str, CaptionedFigure]:
     """Return a panel for every quantity that has a bound, or one empty panel."""
     quantities = [name for name in QUANTITIES if any(bound.quantity == name for bound in bounds)] or ["epoch"]
-    return {name: _panel(name, [bound for bound in bounds if bound.quantity == name], labels) for name in quantities}
+    return {
+        name: _bound_card(name, [bound for bound in bounds if bound.quantity == name], labels) for name in quantities
+    }
 
 
 def bounds_figure(bounds: Sequence[Bound], labels: Sequence[str]) -> Figure:
@@ -76,7 +78,7 @@ def bounds_figure(bounds: Sequence[Bound], labels: Sequence[str]) -> Figure:
     return sheet(cards, title="Measured and bound", plot_height=STUDY_HEIGHT)
 
 
-def _panel(quantity: str, bounds: Sequence[Bound], labels: Sequence[str]) -> CaptionedFigure:
+def _bound_card(quantity: str, bounds: Sequence[Bound], labels: Sequence[str]) -> CaptionedFigure:
     (title, x_title), look = QUANTITIES[quantity], _LOOK[quantity]
     style: Attributes = {"x_title": x_title, "yaxis": NAMES, "bargap": 0.45, "margin": {"r": 30}}
     if not bounds:

@@ -181,9 +181,9 @@ def _parts(rows: Sequence[Row], *, weak: bool) -> CaptionedFigure:
 
 def _over_ranks(title: str, unit: str, data: Sequence[Attributes], predicted: Sequence[Row], **style: Any) -> Figure:
     """Return a chart over ranks, with a note where nothing was predicted."""
-    shown = data if predicted else ()
-    style |= {"keys": trace_keys(shown), "empty": "nothing was predicted"}
-    return card(shown, title, unit=unit, x_title="ranks", **style)
+    visible = data if predicted else ()
+    style |= {"keys": trace_keys(visible), "empty": "nothing was predicted"}
+    return card(visible, title, unit=unit, x_title="ranks", **style)
 
 
 def _speedup(rows: Sequence[Row], *, weak: bool, paper: float | None) -> CaptionedFigure:
@@ -280,13 +280,14 @@ def what_if_ranks_figure(
     """
     quantities = [name for name in PANELS if any(row["quantity"] == name for row in rows)]
     panels = [
-        _panel(name, [row for row in rows if row["quantity"] == name], measured_ranks, curves_of) for name in quantities
+        _quantity_card(name, [row for row in rows if row["quantity"] == name], measured_ranks, curves_of)
+        for name in quantities
     ]
     cards = panels or [(card([], "What if", x_title="ranks", empty="nothing to show"), "")]
     return sheet(cards, title=title or "What if there were more ranks", columns=1, plot_height=STUDY_HEIGHT)
 
 
-def _panel(name: str, rows: Sequence[Row], measured_ranks: int, curves_of: CurvesOf) -> CaptionedFigure:
+def _quantity_card(name: str, rows: Sequence[Row], measured_ranks: int, curves_of: CurvesOf) -> CaptionedFigure:
     title, unit, factor, is_log = PANELS[name]
     ranks = sorted({row["ranks"] for row in rows})
     y_axis: Attributes = {"type": "log", "exponentformat": "none", "nticks": 6} if is_log else FROM_ZERO

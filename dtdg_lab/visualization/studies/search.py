@@ -42,18 +42,18 @@ class StudyCell:
         x: across.
         y: up.
         values: of the runs that are done.
-        asked: runs that it gets in the end.
+        requested: runs that it gets in the end.
         states: status -> how many, of those that are not done.
-        described: a line for each run.
+        run_texts: a line for each run.
         key: of the run that a click opens; empty where there is none.
     """
 
     x: Any
     y: Any
     values: tuple[float, ...] = ()
-    asked: int = 1
+    requested: int = 1
     states: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    described: tuple[str, ...] = ()
+    run_texts: tuple[str, ...] = ()
     key: str = ""
 
 
@@ -107,14 +107,14 @@ def study_map(cells: Sequence[StudyCell], names: MapNames) -> CaptionedFigure:
 
 
 def _done_text(cell: StudyCell) -> str:
-    return "" if len(cell.values) >= cell.asked else f"<br>{len(cell.values)} of {cell.asked}"
+    return "" if len(cell.values) >= cell.requested else f"<br>{len(cell.values)} of {cell.requested}"
 
 
 def _clickable(cells: Sequence[StudyCell], heads: Sequence[str] = ()) -> Attributes:
     """Return hover texts of cells, and the keys of the runs that a click opens."""
     first = [[head] for head in heads] or [[] for _ in cells]
     hover_data = [
-        ["<br>".join([*head, *cell.described[:8]]), cell.key] for head, cell in zip(first, cells, strict=True)
+        ["<br>".join([*head, *cell.run_texts[:8]]), cell.key] for head, cell in zip(first, cells, strict=True)
     ]
     return {"customdata": hover_data, "hover": "%{customdata[0]}<extra></extra>"}
 
@@ -172,9 +172,9 @@ def _hover(cell: StudyCell, names: MapNames, say: Callable[[float], str]) -> lis
     if cell.values:
         spread = f", {say(min(cell.values))} to {say(max(cell.values))}" if len(cell.values) > 1 else ""
         lines.append(f"{names.measure}: median {say(median(cell.values))}{spread}")
-    lines.append(f"{len(cell.values)} of {cell.asked} runs done")
-    remainder = [f"... and {len(cell.described) - 8} more"] if len(cell.described) > 8 else []
-    return ["<br>".join([*lines, *cell.described[:8], *remainder]), cell.key]
+    lines.append(f"{len(cell.values)} of {cell.requested} runs done")
+    remainder = [f"... and {len(cell.run_texts) - 8} more"] if len(cell.run_texts) > 8 else []
+    return ["<br>".join([*lines, *cell.run_texts[:8], *remainder]), cell.key]
 
 
 def _marks(grid: Mapping[tuple[int, int], StudyCell], state: str) -> Attributes | None:
@@ -316,13 +316,13 @@ class Way:
     Attributes:
         settings: value on each axis, in their order.
         value: what it came to.
-        described: the hover text of the cell.
+        hover_text: the hover text of the cell.
         key: of the run that a click opens.
     """
 
     settings: tuple[Any, ...]
     value: float
-    described: str = ""
+    hover_text: str = ""
     key: str = ""
 
 
@@ -354,7 +354,7 @@ def study_parallel(
     data = []
     for index, way in enumerate(best_last):
         y = [axis.place(value) for axis, value in zip(axes, (*way.settings, way.value), strict=True)]
-        trace_options: Attributes = {"customdata": [[way.described, way.key]] * len(heads), "showlegend": False}
+        trace_options: Attributes = {"customdata": [[way.hover_text, way.key]] * len(heads), "showlegend": False}
         trace_options |= {
             "hover": "%{customdata[0]}<extra></extra>",
             "width": 3 if index == len(best_last) - 1 else 1.4,

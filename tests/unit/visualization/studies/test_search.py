@@ -21,7 +21,7 @@ NAMES = MapNames("s: validation_loss", "K", "alpha", "validation_loss")
 
 def cells() -> list[StudyCell]:
     return [
-        StudyCell(1, 0.1, (1.0, 3.0, 2.0), 3, described=("seed 0: 1", "seed 1: 3", "seed 2: 2"), key="a"),
+        StudyCell(1, 0.1, (1.0, 3.0, 2.0), 3, run_texts=("seed 0: 1", "seed 1: 3", "seed 2: 2"), key="a"),
         StudyCell(2, 0.1, (0.5, 0.7, 0.6), 3, key="b"),
         StudyCell(1, 0.6, (4.0,), 3, {"failed": 2}, key="c"),
         StudyCell(2, 0.6, (), 3, {"pruned": 3}, ("seed 0: pruned",), key="d"),

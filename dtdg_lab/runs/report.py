@@ -19,6 +19,7 @@ from dtdg_lab.runs.json_files import write_text
 from dtdg_lab.runs.provenance import evaluation_summary
 from dtdg_lab.runs.summary import SUMMARY_MEANINGS
 from dtdg_lab.visualization.chart import CaptionedFigure, ChartOptions, Figure, Section
+from dtdg_lab.visualization.run_names import run_title
 from dtdg_lab.visualization.sheet import PLOT_HEIGHT, STUDY_HEIGHT
 
 _NAMED = ("system", "dataset", "model")
@@ -104,7 +105,7 @@ def report_page(run: ReadableRun, *, status: dict[str, Any] | None = None, more:
     extensions = run.directory.extensions()
     return render(
         "runs/templates/report.html",
-        title=f"Run {run.id}",
+        title=run_title(run.config),
         run=run,
         config=run.config,
         status=status or run.directory.status(),

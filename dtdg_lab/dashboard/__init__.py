@@ -1,4 +1,4 @@
-"""The dashboard: controls, live charts, comparison, partitions, schedules, code. Never trains, imports no torch."""
+"""The dashboard: controls, live charts, comparisons, partitions, schedules, code. It never trains or imports torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to the session, executed one after the other off the event loop, and changes that the page requests."""
+"""Requests to the session, made one after another outside the event loop, and changes that the page requests."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-ENDING_S = 3.0  # within which a run ends whose rank 0 no longer listens
+ENDING_S = 3.0  # time in which a run ends after its rank 0 has stopped listening
 Request = tuple[str, Callable[[], Any], Callable[[Any], None], Callable[[], None]]
 
 
 class Actions:
-    """A queue of requests and the thread that executes them; ``poll`` delivers their outcomes."""
+    """A queue of requests, and the thread that makes them; ``poll`` delivers their results."""
 
     def __init__(self, on_error: Callable[[str], None]) -> None:
         self._on_error = on_error
         self._requests: queue.Queue[Request | None] = queue.Queue()
         self._outcomes: queue.Queue[Callable[[], None]] = queue.Queue()
-        self._open = 0  # requests whose outcome was not delivered; changed on the event loop only
+        self._open = 0  # number of requests whose result was not delivered; only the event loop changes it
         self._thread = threading.Thread(target=self._work, name="dashboard-actions", daemon=True)
         self._thread.start()
 
@@ -42,25 +42,26 @@ class Actions:
         then: Callable[[Any], None] = lambda result: None,
         otherwise: Callable[[], None] = lambda: None,
     ) -> None:
-        """Queue a request; ``then`` or ``otherwise`` is called by the first ``poll`` after its end."""
+        """Queue a request; the first ``poll`` after it calls ``then`` with the result, or ``otherwise`` on failure."""
         self._open += 1
         self._requests.put((name, request, then, otherwise))
 
     def later(self, call: Callable[[], None]) -> None:
-        """Let the next ``poll`` call it.
+        """Let the next ``poll`` make a call.
 
-        A notebook user acts on another thread than the event loop's (a kernel's subshell). Widgets changed on
-        two threads at once lose updates on their way to the page, so only the event loop makes changes.
+        In a notebook, a person's actions come on another thread than the event loop's (a kernel's subshell). Widgets
+        that are changed on two threads at once lose updates on their way to the page, so only the event loop changes
+        widgets.
         """
         self._outcomes.put(call)
 
     @property
     def busy(self) -> bool:
-        """Whether a request is queued, running, or finished but not polled yet."""
+        """Whether a request is queued, being made, or finished but not polled yet."""
         return self._open > 0
 
     def poll(self) -> bool:
-        """Deliver what has ended since, and return whether there was any; called where widgets may be changed."""
+        """Deliver new results, and return whether there were any; called where widgets may be changed."""
         any_ended = False
         while not self._outcomes.empty():
             self._outcomes.get()()
@@ -68,7 +69,7 @@ class Actions:
         return any_ended
 
     def close(self) -> None:
-        """End the thread after the requests queued so far."""
+        """End the thread after the requests that are queued."""
         self._requests.put(None)
 
     def _work(self) -> None:
@@ -85,7 +86,7 @@ class Actions:
     ) -> Callable[[], None]:
         try:
             result = request()
-        except Exception as error:  # shown to the person who asked, whatever it is; there is no caller to raise to
+        except Exception as error:  # there is no caller, so any error is shown to the person who made the request
             text = describe(error, f"{name} failed")
 
             def report() -> None:
@@ -97,7 +98,7 @@ class Actions:
 
 
 def unless_over(run: Run, request: Callable[[], T]) -> T | None:
-    """Make a request to a run; return None where the run has ended before: the page shows its end."""
+    """Make a request to a run; return None if the run has ended, which the page shows."""
     try:
         return request()
     except ControlError:
@@ -110,28 +111,28 @@ def unless_over(run: Run, request: Callable[[], T]) -> T | None:
 
 
 class Steering:
-    """Requests changes, those of one call together, and knows which versions are this page's own.
+    """Requests changes, and knows which versions of settings come from this page.
 
     Args:
-        actions: executes requests.
-        refused: called with the run and the names of settings that were refused at once.
+        actions: makes the requests.
+        refused: function called with the run and the names of settings that were refused at once.
     """
 
     def __init__(self, actions: Actions, refused: Callable[[Run, list[str]], None]) -> None:
         self._actions, self._refused = actions, refused
-        self._unsent: dict[tuple[str, ...], dict[str, Any]] = {}  # by run and names; newest values of waiting requests
+        self._unsent: dict[tuple[str, ...], dict[str, Any]] = {}  # run and names -> newest values of waiting requests
         self._lock = threading.Lock()
         self.own: set[int] = set()
 
     def follow(self) -> None:
-        """Forget the changes of the run before."""
+        """Forget the changes of the previous run."""
         self.own = set()
 
     def request(self, run: Run, changes: Mapping[str, Any]) -> None:
         """Request changes of a run.
 
-        While an earlier request for the same settings waits to be sent, it gets the new values: a held arrow key makes
-        many.
+        An earlier request for the same settings that is still waiting gets the new values, since a held arrow key makes
+        many requests.
         """
         names = (run.id, *sorted(changes))
         with self._lock:

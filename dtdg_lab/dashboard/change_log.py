@@ -13,28 +13,34 @@ from dtdg_lab.visualization.numbers import clock_text
 from dtdg_lab.visualization.run_names import setting_label, value_text
 from dtdg_lab.widgets.changes import ChangeEntry, EffectRow
 
-PRECEDENCE = ("refused", "waiting", "asked", "not applied", "applied")  # of an entry whose parts ended differently
-LISTED = 200  # newest requests; a program may make thousands
+PRECEDENCE = (
+    "refused",
+    "waiting",
+    "asked",
+    "not applied",
+    "applied",
+)  # if parts differ, the first is the entry's state
+LISTED = 200  # number of newest requests that are shown; a program may make thousands
 HEADS = ("Time", "Step", "Who", "Change", "Outcome")
 YOU, ANOTHER_PAGE = "you", "another page"
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 Settings = Mapping[str, Any]
-Effects = Mapping[int, Sequence[str]]  # number of a change -> what it did, a text for each column
+Effects = Mapping[int, Sequence[str]]  # number of a change -> its effects, a text for each column
 
 
 def who(change: RequestedChange, own_versions: Collection[int]) -> str:
-    """Return who asked for a change; ``own_versions`` are those that this page has requested."""
+    """Return who requested a change; ``own_versions`` are the versions that this page has requested."""
     if change.by != PAGE:
         return change.by or "unknown"
     return YOU if change.version is None or change.version in own_versions else ANOTHER_PAGE
 
 
 def listed(changes: Sequence[RequestedChange]) -> Sequence[RequestedChange]:
-    """Return the newest changes, which the page lists; ``run.requests()`` has all."""
+    """Return the newest changes, which the page shows; ``run.requests()`` has all."""
     first = changes[-1].number - LISTED if changes else 0
-    return [change for change in changes[-2 * LISTED :] if change.number > first]  # two of a number at most
+    return [change for change in changes[-2 * LISTED :] if change.number > first]  # at most two share a number
 
 
 def entries_of(
@@ -43,16 +49,16 @@ def entries_of(
     """Return the entries of the log, newest first.
 
     Args:
-        changes: in order of request.
-        own_versions: that this page has requested.
-        epoch: in which the run is, from 1.
-        settings: of the run now; empty where it accepts no changes.
+        changes: changes in order of request.
+        own_versions: versions that this page has requested.
+        epoch: the run's current epoch, counted from 1.
+        settings: the run's current settings; empty if it accepts no changes.
     """
     return [_entry(parts, own_versions, epoch, settings) for parts in reversed(_by_number(changes))]
 
 
 def _by_number(changes: Iterable[RequestedChange]) -> list[list[RequestedChange]]:
-    """Return the parts of each request: settings of a step and settings of an epoch are applied separately."""
+    """Return the parts of each request, since settings of a step and settings of an epoch are applied separately."""
     return [list(parts) for _, parts in groupby(changes, key=lambda change: change.number)]
 
 
@@ -84,7 +90,7 @@ def _state(parts: Sequence[RequestedChange]) -> str:
 
 
 def change_texts(parts: Sequence[RequestedChange]) -> list[tuple[str, str]]:
-    """Return each setting with its values before and after: ``("window", "8 → 6")``."""
+    """Return each setting with its old and new value, such as ``("window", "8 → 6")``."""
     texts = []
     for part in parts:
         times = f", {part.times} times" if part.times > 1 else ""
@@ -106,13 +112,13 @@ def _note(parts: Sequence[RequestedChange], state: str, epoch: int) -> str:
 
 
 def undoing(parts: Sequence[RequestedChange]) -> dict[str, Any]:
-    """Return the changes that request the old values again; empty where one is unknown."""
+    """Return the changes that restore the old values; empty if an old value is unknown."""
     old = {name: old_value for part in parts for name, (old_value, _) in part.changes.items()}
     return {} if None in old.values() else old
 
 
 def undo_of(changes: Iterable[RequestedChange], number: int) -> dict[str, Any]:
-    """Return the changes that undo the one of a number."""
+    """Return the changes that undo the change with a number."""
     return undoing([change for change in changes if change.number == number])
 
 
@@ -125,7 +131,7 @@ def rows_of(
     effects: Effects = NOTHING,
     columns: int = 0,
 ) -> list[EffectRow]:
-    """Return the rows of the table, newest first; ``columns`` are those of ``effects``, the rest as for the log."""
+    """Return the rows of the table, newest first; ``columns`` is the number of columns in ``effects``."""
     rows = []
     for parts in reversed(_by_number(changes)):
         entry = _entry(parts, own_versions, epoch, settings)

@@ -18,9 +18,9 @@ _NOTE = f"font-size:11.5px;line-height:1.3;color:{coloured('soft')}"
 
 
 def is_generated(dataset: str) -> bool:
-    """Return whether a data set of the catalogue comes from a seeded generator.
+    """Return whether a data set of the catalogue is generated from a seed.
 
-    Of one that only a run's folder describes, this is not known: False.
+    If only a run's folder describes the data set, this is not known, and False is returned.
     """
     if is_stored(dataset) or ("datasets", dataset) in catalogue.ABSENT:
         return False
@@ -28,12 +28,12 @@ def is_generated(dataset: str) -> bool:
 
 
 def is_stored(dataset: str) -> bool:
-    """Return whether it names a user's own graph, stored under its hash."""
+    """Return whether the name is that of a user's own graph, which is stored under its hash."""
     return dataset.startswith(catalogue.STORED)
 
 
 def dataset_choices() -> dict[str, dict[str, str]]:
-    """Return label -> name of every data set, by group: local files, generators, files to download."""
+    """Return label -> name of all data sets in groups: local files, generators, and files to download."""
     groups: dict[str, dict[str, str]] = {HERE: {}, GENERATED: {}, DOWNLOAD: {}}
     for info in list_datasets():
         group = GENERATED if is_generated(info.name) else HERE if info.on_this_machine else DOWNLOAD
@@ -53,12 +53,12 @@ _KINDS = {"dataset": "datasets", "model": "models", "task": "tasks"}
 
 
 def about(name: str, value: str, refused: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Return the text under a choice as HTML: its meaning or why it is refused, and which others are refused.
+    """Return the text below a choice as HTML: what it means or why it is refused, and which others are refused.
 
     Args:
-        name: of the setting.
-        value: that is chosen.
-        refused: value -> why it is certain to be refused beside the other settings.
+        name: the setting.
+        value: the chosen value.
+        refused: value -> why it would be refused with the other settings.
     """
     if value in refused:
         text = f'<span style="color:{coloured("problem")}">{html.escape(refused[value], quote=False)}</span>'
@@ -90,8 +90,8 @@ def first_sentence(text: str) -> str:
 
 
 def _stored_meta(dataset: str) -> Mapping[str, Any]:
-    """Return the meta.json of a stored graph; empty where this machine does not hold it."""
+    """Return the meta.json of a stored graph; empty if it is not on this machine."""
     try:
         return read_meta(graph_folder(dataset.removeprefix(catalogue.STORED)))
-    except DataError:  # the page shows the name all the same; a run reports the problem
+    except DataError:  # the page shows only the name, and a run reports the problem
         return {}

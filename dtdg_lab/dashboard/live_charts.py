@@ -1,4 +1,4 @@
-"""The charts of a page: which cards there are, and whose figure is made and sent next."""
+"""The charts of a page: which cards there are, and which figure is drawn and sent next."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
 
 
-STEPS_SENT = 50  # newest pictures whose steps are known, should one of their handles be taken
-PREVIEW_S = 5.0  # a proposal stays for so long after its release, unless it is applied before
+STEPS_SENT = 50  # number of newest pictures whose steps are remembered, in case one of their handles is taken
+PREVIEW_S = 5.0  # how long a proposal stays after its release, unless it is applied earlier
 TOGGLES: Mapping[str, tuple[tuple[str, Any], ...]] = {  # option -> label and value of each entry of a card's menu
     "x": (("Over steps", "steps"), ("Over seconds", "seconds")),
     "linear": (("Logarithmic axis", False), ("Linear axis", True)),
@@ -38,7 +38,7 @@ _QuestionOfRun = tuple[Question, RunTables, AbstractContextManager[Any]]
 
 @dataclass(slots=True)
 class _ChartState:
-    """What a viewer chose for one chart, and what was sent of it last."""
+    """What a viewer chose for one chart, and what was last sent of it."""
 
     options: ChartOptions = field(default_factory=ChartOptions)
     version: int = -1
@@ -48,16 +48,16 @@ class _ChartState:
 
 
 class LiveCharts:
-    """The cards of one run: its picture, and all other charts, drawn one at a time.
+    """The cards of one run, its picture and all other charts, which are drawn one at a time.
 
     Args:
-        defer: has a call made by the event loop.
-        request: called with the changes of settings that a person asks for in a chart.
-        problem: called with what went wrong, in words.
-        other_runs: the session's other runs, for questions that compare; it may read from disk.
+        defer: lets the event loop make a call.
+        request: function called with the changes of settings that a person requests in a chart.
+        problem: function called with a description of what went wrong.
+        other_runs: returns the session's other runs, for questions that compare; it may read from disk.
 
     Attributes:
-        ended: whether the run is over.
+        ended: whether the run has ended.
     """
 
     def __init__(
@@ -87,14 +87,14 @@ class LiveCharts:
         self._charts: dict[str, Chart] = {}
         self._states: dict[str, _ChartState] = {}
         self._system = ""
-        self._frozen: dict[str, int] = {}  # chart -> step at which it stands still
-        self._asked: set[str] = set()  # names of questions whose answers are on their way
+        self._frozen: dict[str, int] = {}  # frozen chart -> its step
+        self._asked: set[str] = set()  # names of questions that are being answered
         self._answers: dict[str, Any] = {}
         self._worker: BackgroundWorker[_QuestionOfRun] = BackgroundWorker(self._answer, "dashboard-answers")
-        self._preview: tuple[dict[str, Any], float] = ({}, 0.0)  # and until when
-        self._preview_step: int | None = None  # at which pictures stay meanwhile
+        self._preview: tuple[dict[str, Any], float] = ({}, 0.0)  # the proposal, and until when it is shown
+        self._preview_step: int | None = None  # step of the pictures during a proposal
         self._steps_sent: dict[int, int] = {}  # number of a message -> step of its picture
-        self._gripped_step: int | None = None  # of the picture whose handle was taken
+        self._gripped_step: int | None = None  # step of the picture whose handle was taken
 
     @property
     def tables(self) -> RunTables | None:
@@ -102,7 +102,7 @@ class LiveCharts:
         return self._tables
 
     def follow(self, name: str, tables: RunTables, lock: AbstractContextManager[Any]) -> None:
-        """Draw the charts of the run of this name; its tables are read under a lock."""
+        """Draw the charts of a run with this name; its tables are read under a lock."""
         self._name, self._tables, self._lock, self._system = name, tables, lock, ""
         for forgotten in (self._frozen, self._asked, self._answers):
             forgotten.clear()
@@ -113,11 +113,11 @@ class LiveCharts:
             self.order.force(chart)
 
     def wait_with(self, config: RunConfig) -> None:
-        """Draw what is known before a run of these settings."""
+        """Draw what is known before a run with these settings."""
         self.follow("", RunTables(config, rollups=all_rollups()), threading.Lock())
 
     def preview(self, changes: Changes) -> None:
-        """Draw what these settings would mean, in the picture at once; none where they are empty."""
+        """Draw at once in the picture what settings would mean; empty changes remove the proposal."""
         if not changes or self._tables is None:
             self._preview_step = None
         elif self._preview_step is None:
@@ -130,11 +130,11 @@ class LiveCharts:
                 self._send(name, time.monotonic(), forced=True, urgent=True)
 
     def end_drag(self) -> None:
-        """Let the proposal stay until it is applied, for a while."""
+        """Let the proposal stay for a while, until it is applied."""
         self._preview = (self._preview[0], time.monotonic() + PREVIEW_S)
 
     def tick(self) -> None:
-        """Send the chart whose turn it is, where it has changed."""
+        """Send the chart whose turn it is, if it has changed."""
         tables = self._tables
         if tables is None:
             return
@@ -155,10 +155,10 @@ class LiveCharts:
                     return
 
     def _send(self, name: str, now_s: float, *, forced: bool, urgent: bool = False) -> bool:
-        """Make a figure, and send it if it is forced or has changed; return whether it was sent."""
+        """Draw a figure, and send it if it is forced or has changed; return whether it was sent."""
         state = self._states[name]
         offered = state.metrics
-        if name in self._frozen and state.sent is not None and not urgent:  # a display has scrolled to it
+        if name in self._frozen and state.sent is not None and not urgent:  # a frozen chart came into view
             text, caption = state.sent
             cards = self.picture if name in self.picture.specs else self.others
             cards.send(name, text, caption, self.order.sent(name, now_s))
@@ -194,18 +194,20 @@ class LiveCharts:
                     options = replace(options, x="seconds")
                 state.metrics = chart.metrics(tables)
                 return draw(chart, tables, options)
-            except Exception as error:  # the others must go on: the card shows it, and the log has the traceback
+            except (
+                Exception
+            ) as error:  # other charts must continue, so the card shows the error and the log the traceback
                 is_known = state.sent is not None and state.sent[1] == describe(error, "")
                 text = describe(error, "" if is_known else f"the chart {name} cannot be drawn")
                 return card([], chart.title, empty="This chart can't be drawn."), text
 
     def draw_again(self) -> None:
-        """Let all charts be made again, such as after the end of a run."""
+        """Draw all charts again, for example after the end of a run."""
         for state in self._states.values():
             state.version = -1
 
     def age_frozen(self) -> None:
-        """Tell how old a picture is that stands still; called about once a second."""
+        """Update how old frozen pictures are; called about once per second."""
         if self._frozen:
             self._lay_out()
 
@@ -255,7 +257,7 @@ class LiveCharts:
             return spec
         return replace(spec, ask=question.label, ask_help=question.help, asking=question.name in self._asked)
 
-    # what a person does in a chart
+    # a person's actions in a chart
 
     def _grip(self, chart: str, number: int) -> None:
         self._gripped_step = self._steps_sent.get(number)
@@ -273,7 +275,7 @@ class LiveCharts:
         self.preview({})
 
     def _click(self, chart: str, x: Any, y: Any, customdata: Any) -> None:
-        """Request what a point stands for: its data are changes of settings."""
+        """Request the changes of settings that a point has as data."""
         if isinstance(customdata, dict):
             self._request(customdata)
 
@@ -294,7 +296,7 @@ class LiveCharts:
             with held(lock, *(run.lock for run in other_runs)):
                 prepared = question.prepare(tables, [run.live for run in other_runs])
             answer = question.answer(prepared)
-        except Exception as error:  # there is no caller to raise to: the page shows it
+        except Exception as error:  # there is no caller, so the page shows the error
             text = describe(error, f"the question {question.name} could not be answered")
             self._defer(lambda: self._fail(question, text))
             return
@@ -321,7 +323,7 @@ class LiveCharts:
         self._worker.close()
 
     def _end_preview(self) -> None:
-        """Draw without a proposal once it was applied, was not for long, or no display shows it."""
+        """Remove a proposal that was applied, was not applied for some time, or is shown on no display."""
         changes, until_s = self._preview
         if not changes or self._tables is None:
             return
@@ -331,7 +333,7 @@ class LiveCharts:
             self.preview({})
 
     def _freeze(self, chart: str, on: bool) -> None:
-        if on and chart in self._states:  # else the system has changed since the page was drawn
+        if on and chart in self._states:  # otherwise the system has changed since the page was drawn
             self._frozen[chart] = self._states[chart].step
         else:
             self._frozen.pop(chart, None)
@@ -347,18 +349,18 @@ class LiveCharts:
 
 
 def _typed(setting: str, value: float) -> Any:
-    """Return the place of a handle as a value of its setting."""
+    """Return the position of a handle as a value of its setting."""
     kind = OPTIONS[setting].kind if setting in OPTIONS else float
     return round(value) if kind is int else float(f"{value:.3g}")
 
 
 class FigureCards:
-    """Several rows of cards, each a component of its own, so that other things may stand between them.
+    """Several rows of cards, each a separate component, so that other things can be between them.
 
     Args:
         rows: the cards.
-        actions: what is called for what a person does with them.
-        defer: has a call made by the event loop.
+        actions: functions that are called for a person's actions on the cards.
+        defer: lets the event loop make a call.
     """
 
     def __init__(self, rows: Sequence[Sequence[CardSpec]], actions: CardActions, defer: Defer) -> None:
@@ -373,13 +375,13 @@ class FigureCards:
         self.order.place(list(self._of))
 
     def show(self, name: str, figure: Mapping[str, Any], caption: str, *, urgent: bool = False) -> None:
-        """Show a figure once its turn comes, or at once where it is urgent."""
+        """Show a figure when its turn comes, or at once if it is urgent."""
         self._shown[name] = encoded(figure), caption
         if urgent and name in self.order.in_view():
             self._send(name, urgent=True)
 
     def tick(self) -> None:
-        """Send the figure whose turn it is, where it has changed."""
+        """Send the figure whose turn it is, if it has changed."""
         now_s = time.monotonic()
         if not self.order.is_free(now_s):
             return

@@ -1,4 +1,4 @@
-"""The page of the run that is shown: tiles, its picture with suggestions, all other charts, and what changes did."""
+"""The page of the run on display: tiles, its picture with suggestions, all other charts, and effects of changes."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ MOST_CHIPS = 4
 
 
 def tiles_of(tables: RunTables) -> Sequence[Tile]:
-    """Return the tiles of a run: those of its system's family, else those of every run."""
+    """Return the tiles of a run: those of its system's family, or else those of all runs."""
     family = catalogue.family(catalogue.system(tables.system).family)
     return family.tiles(tables) or common_tiles(tables)
 
 
 def suggestions_of(config: RunConfig) -> list[Suggestion]:
-    """Return what to try on a run with these settings, without what is set already."""
+    """Return what could be tried in a run with these settings, except what is already set."""
     family = catalogue.family(catalogue.system(config.system).family)
     flat = config.flat
     return [
@@ -52,16 +52,16 @@ def effects_of(tables: RunTables) -> list[Effect]:
 
 
 class LivePage:
-    """The components of the page, brought up to date from a run's tables.
+    """The components of the page, which are updated from a run's tables.
 
     Args:
-        defer: has a call made by the event loop.
-        request: called with changes of settings that a person asks for here.
-        problem: called with what went wrong, in words.
-        other_runs: the session's other runs; it may read from disk.
+        defer: lets the event loop make a call.
+        request: function called with changes of settings that a person requests here.
+        problem: function called with a description of what went wrong.
+        other_runs: returns the session's other runs; it may read from disk.
 
     Attributes:
-        tiles, picture, rest, log: what stands in the layout.
+        tiles, picture, rest, log: components of the layout.
     """
 
     def __init__(
@@ -80,20 +80,20 @@ class LivePage:
         self.picture = pn.Column(self.charts.picture, self.chips, **STRETCH)
         self.rest = pn.Column(self.charts.others, self.effects, **STRETCH)
         self._run: Run | None = None
-        self._next: RunConfig | None = None  # settings chosen since the run ended
+        self._next: RunConfig | None = None  # settings that were chosen since the run ended
         self._changes: tuple[RequestedChange, ...] = ()
         self._version = -1
-        self._applied = 0  # number of changes
+        self._applied = 0  # number of applied changes
         self._effects_open = False
         self._final: dict[tuple[Any, ...], MeasuredEffect] = {}
 
     @property
     def changes(self) -> tuple[RequestedChange, ...]:
-        """The changes of settings that were asked of the run so far."""
+        """The changes of settings that were requested for the run so far."""
         return self._changes
 
     def follow(self, run: Run | None, config: RunConfig) -> None:
-        """Show another run; without one, what is known before a run with these settings."""
+        """Show another run; without one, show what is known before a run with these settings."""
         self._run, self._version, self._changes, self._next = run, -1, (), None
         self._final.clear()
         if run is None:
@@ -108,7 +108,7 @@ class LivePage:
         self._show_tiles(config)
 
     def suggest_for(self, config: RunConfig) -> None:
-        """Suggest what to try in the next run, of these settings, once the run that is shown has ended."""
+        """Suggest what to try in the next run, which will have these settings, after the run on display has ended."""
         self._next, self._version = config, -1
 
     def tick(self) -> None:
@@ -116,11 +116,11 @@ class LivePage:
         self.charts.tick()
 
     def update(self, own_versions: set[int], *, slow: bool, is_active: bool) -> None:
-        """Bring the texts up to date where the run has gone on.
+        """Update the texts if the run has made progress.
 
         Args:
-            own_versions: of changes that this page has requested.
-            slow: whether a second has passed since the last such call.
+            own_versions: versions of changes that this page has requested.
+            slow: whether a second has passed since the last call with ``slow``.
             is_active: whether the run had not ended when this update of the page began.
         """
         run = self._run
@@ -148,7 +148,7 @@ class LivePage:
             if self._effects_open and slow:
                 self._draw_effects(tables, own_versions, epoch, settings)
         if applied != self._applied:
-            self.charts.order.hurry()  # its number belongs in all charts
+            self.charts.order.hurry()  # the change's number must appear in all charts
         self._applied = applied
         self.tiles.draw(tiles)
         self.chips.draw(suggestions, is_running=is_active)
@@ -163,7 +163,7 @@ class LivePage:
     def _draw_log(self, own_versions: set[int], epoch: int, settings: Mapping[str, Any]) -> None:
         changes = listed(self._changes)
         self.log.draw(entries_of(changes, own_versions, epoch, settings))
-        if not self._effects_open:  # its title has their number
+        if not self._effects_open:  # the title has the number of changes
             self.effects.draw(HEADS, rows_of(changes, own_versions, epoch, settings))
 
     def _draw_effects(self, tables: RunTables, own_versions: set[int], epoch: int, settings: Mapping[str, Any]) -> None:
@@ -173,7 +173,7 @@ class LivePage:
         self.effects.draw([*HEADS, *(f"{effect.label}, before → after" for effect in effects)], rows)
 
     def _measured(self, change: RequestedChange, tables: RunTables, effects: Sequence[Effect]) -> list[str]:
-        """Return what a change did; what later steps cannot change is measured once."""
+        """Return the effects of a change; those that later steps cannot change are measured once."""
         texts = []
         for effect in effects:
             key = (change.number, change.version, effect.label)

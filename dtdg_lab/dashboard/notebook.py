@@ -1,4 +1,4 @@
-"""The dashboard in a notebook: scripts without the internet, and messages in one piece."""
+"""The dashboard in a notebook: scripts that need no internet, and messages that stay in one piece."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import panel as pn
 from dtdg_lab.widgets.component import share_inline_stylesheets
 
 _KEY = "dtdg_lab.dashboard.page"
-FRAGMENTS = 3  # header, metadata and content; each buffer adds two
+FRAGMENTS = 3  # fragments of a message: header, metadata and content; each buffer adds two
 
 
 def load_resources() -> list[str]:
-    """Send a notebook page what charts need, once per page; a served page gets it from its server.
+    """Send a notebook's page what charts need, once per page; a served page gets it from its server.
 
-    In a notebook everything is sent inline (18 MB), so that nothing is asked of the internet. A page that was
-    reloaded has lost it; it is known by the new session of its front end, and gets it again.
+    In a notebook everything is sent inline (18 MB), so that nothing is loaded from the internet. A page that was
+    reloaded has lost it. Such a page has a new front-end session, and gets everything again.
 
     Returns:
-        The displays that hold what was sent, for :func:`remove_resources`.
+        The displays with what was sent, for :func:`remove_resources`.
     """
     page = _notebook_page() if pn.state.curdoc is None else None
     if page is None:
@@ -43,7 +43,7 @@ def load_resources() -> list[str]:
 
 
 def remove_resources(displays: Sequence[str]) -> None:
-    """Remove from the notebook what its page has executed: saved with it, it would take 20 MB."""
+    """Remove from the notebook what its page has executed, since it would take 20 MB in the saved file."""
     from IPython.display import publish_display_data
 
     for display in displays:
@@ -51,10 +51,10 @@ def remove_resources(displays: Sequence[str]) -> None:
 
 
 class WholeMessages:
-    """Takes the place of a comm's ``send``, and passes the fragments of one message on together.
+    """Replaces a comm's ``send``, and passes on the fragments of one message together.
 
-    Panel sends a message in fragments that the page tells apart by their order. JupyterLab has the kernel take what a
-    person does on a thread of its own, which sends while the event loop sends: mixed fragments are lost, with an error.
+    Panel sends a message in fragments, which the page tells apart by their order. In JupyterLab, a person's actions are
+    handled on a separate thread, which sends while the event loop sends; mixed fragments are lost, with an error.
     """
 
     def __init__(self, send: Callable[..., None]) -> None:
@@ -63,7 +63,7 @@ class WholeMessages:
         self._of_thread = threading.local()
 
     def __call__(self, data: Any = None, metadata: Any = None, buffers: Any = ()) -> None:
-        """Keep a fragment of this thread's message; the last one sends all."""
+        """Keep a fragment of this thread's message; the last fragment sends all."""
         fragments = self._of_thread.__dict__.setdefault("fragments", [])
         fragments.append((data, metadata, buffers))
         if len(fragments) < FRAGMENTS + 2 * json.loads(fragments[0][0]).get("num_buffers", 0):
@@ -75,9 +75,10 @@ class WholeMessages:
 
 
 class NotebookColumn(pn.Column):
-    """A column that sends a notebook's page whole messages, and puts its style sheets into the page at once.
+    """A column that sends whole messages to a notebook's page, and puts its style sheets into the page at once.
 
-    Panel replaces those of one model at a time, and Bokeh collects all models after each: 25 s for the dashboard.
+    Panel replaces the style sheets of one model at a time, after each of which Bokeh collects all models. This takes 25
+    s for the dashboard.
     """
 
     def _render_model(self, doc: Any = None, comm: Any = None) -> Any:
@@ -90,7 +91,7 @@ class NotebookColumn(pn.Column):
 
 
 def _notebook_page() -> str | None:
-    """Return the session of the front end that runs the present cell; None outside of notebooks."""
+    """Return the session of the front end that runs the current cell; None outside notebooks."""
     if "IPython" not in sys.modules:
         return None
     from IPython.core.getipython import get_ipython

@@ -1,4 +1,4 @@
-"""The facts that the head of the page shows, from a run, its files and the session, read by a thread."""
+"""The facts that the head of the page shows, which a thread reads from a run, its files and the session."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class RunFiles:
     """Facts from a run's folder.
 
     Attributes:
-        name: that a person gave the run; empty where none did.
+        name: the name that a person gave the run; empty without one.
         ended: time of day of its last status.
-        checkpoint_step: of its last checkpoint; None where there is none.
+        checkpoint_step: step of its last checkpoint; None without one.
     """
 
     name: str = ""
@@ -41,7 +41,7 @@ class RunFiles:
 
 
 def read_run_files(path: Path) -> RunFiles:
-    """Return the facts of a run's folder; what it lacks is left out."""
+    """Return the facts from a run's folder; what is not there is left out."""
     directory = RunDirectory(path)
     if not directory.status_file.is_file():
         return RunFiles()
@@ -49,13 +49,13 @@ def read_run_files(path: Path) -> RunFiles:
     ended = "" if time_ns is None else f"{datetime.fromtimestamp(time_ns / 1e9):%H:%M}"
     try:
         step = read_checkpoint(directory.checkpoint_file).step if directory.checkpoint_file.is_file() else None
-    except LabError:  # it is being replaced now: a button without a step resumes as well
+    except LabError:  # it is being replaced; a Resume button without a step works as well
         step = None
     return RunFiles(directory.name(), ended, step)
 
 
 class RunFilesReader:
-    """Reads the files of the run that is shown, whenever it is asked to."""
+    """Reads the files of the run on display when it is requested."""
 
     def __init__(self, actions: Actions) -> None:
         self._actions = actions
@@ -63,7 +63,7 @@ class RunFilesReader:
         self.facts = RunFiles()
 
     def follow(self, path: Path | None) -> None:
-        """Forget the run before, and read this one."""
+        """Forget the previous run, and read this one."""
         self.facts = RunFiles()
         self._path = path
         self.read()
@@ -76,7 +76,7 @@ class RunFilesReader:
     def _read(self, path: Path) -> None:
         try:
             facts = read_run_files(path)
-        except (LabError, OSError):  # the run reports what is wrong with its files
+        except (LabError, OSError):  # the run itself reports problems with its files
             return
         self._actions.later(lambda: self._take(path, facts))
 
@@ -91,9 +91,9 @@ class RunFilesReader:
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """A snapshot of the session: its newest run, which engines are alive, whether runs can be started.
+    """The session at one time: its newest run, which engines are alive, and whether runs can be started.
 
-    ``interrupted`` is the newest run in its folder of runs, if the session has none and that one was interrupted.
+    ``interrupted`` is the newest run in the session's folder of runs, if it was interrupted and the session has no run.
     """
 
     run: Run | None = None
@@ -105,17 +105,17 @@ class SessionState:
 
 
 class SessionWatch:
-    """Keeps ``state`` up to date; ``runs`` only while ``with_runs`` is set, because old ones are read from disk."""
+    """Keeps ``state`` up to date; ``runs`` only while ``with_runs`` is set, since old runs are read from disk."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self.with_runs = False
         self.state = SessionState()
-        self._looking = threading.Lock()  # a slow poll must not overwrite a later one
+        self._looking = threading.Lock()  # keeps a slow poll from overwriting a later one
         self._worker: BackgroundWorker[bool] = BackgroundWorker(lambda _: self.look(), "dashboard-watch")
 
     def look(self) -> None:
-        """Poll once, now; an error is kept in ``state.problem``."""
+        """Poll once now; an error is kept in ``state.problem``."""
         session = self._session
         with self._looking:
             try:
@@ -124,7 +124,7 @@ class SessionWatch:
                 run = session.current
                 interrupted = newest_interrupted(session.runs_dir) if run is None else None
                 self.state = SessionState(run, engines, session.ready, runs, session.problem, interrupted)
-            except Exception as error:  # there is no caller to raise to: the page shows it
+            except Exception as error:  # there is no caller, so the page shows the error
                 problem = describe(error, "" if self.state.problem else "the session does not answer")
                 self.state = SessionState(self.state.run, self.state.engines, False, self.state.runs, problem)
 
@@ -137,17 +137,17 @@ class SessionWatch:
         self._worker.close()
 
 
-ABOUT = ", about "  # before the seconds that are left, in the words of a preparation
+ABOUT = ", about "  # what comes before the remaining seconds in the text of a preparation
 
 
 class PauseClock:
-    """How long a run has been paused, as this page has seen it."""
+    """Measures for how long a run has been paused since this page saw it."""
 
     def __init__(self) -> None:
         self._since_s: float | None = None
 
     def look(self, status: str) -> float:
-        """Return the seconds since the run was paused; 0 where it is not."""
+        """Return the seconds since the run was paused; 0 if it is not paused."""
         if status != "paused":
             self._since_s = None
             return 0.0
@@ -168,7 +168,7 @@ def session_facts(session_state: SessionState) -> PageFacts:
 
 
 def run_facts(facts: PageFacts, run: Run, files: RunFiles, paused_s: float) -> PageFacts:
-    """Return the facts with those of a run, whose lock the caller holds."""
+    """Return the facts together with those of a run, whose lock the caller holds."""
     tables, config = run.live, run.config
     progress = tables.progress
     preparing, about, time_left = tables.preparing.partition(ABOUT)
@@ -201,7 +201,7 @@ def run_facts(facts: PageFacts, run: Run, files: RunFiles, paused_s: float) -> P
 
 
 def test_result(tables: RunTables) -> tuple[float | None, float | None]:
-    """Return the test loss of a run that has finished, and by which share it is below persistence."""
+    """Return the test loss of a finished run, and the share by which it is below persistence."""
     rows = tables.rows("evaluations")
     rows = rows.where(rows["split"] == "test") if len(rows) else rows
     if not len(rows):

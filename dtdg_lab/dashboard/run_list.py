@@ -14,7 +14,7 @@ from dtdg_lab.runs.stored_run import open_run
 from dtdg_lab.visualization.palette import series_colour
 from dtdg_lab.visualization.studies.comparison import difference_of_data
 
-MOST = 8  # runs that are compared: as many as there are colours
+MOST = 8  # maximum number of compared runs, which is the number of colours
 _STARTED = re.compile(r"^(\d{8})-(\d{6})-")
 
 
@@ -25,10 +25,10 @@ class ListedRun:
     Attributes:
         id: name of its folder.
         path: its folder.
-        config: the settings with which it began; None where it cannot be read.
-        ended: how it ended, or its state now.
-        name: that a person gave it; empty where none did.
-        problem: why it cannot be read; empty where it can.
+        config: the settings with which it began; None if they cannot be read.
+        ended: how it ended, or its current state.
+        name: the name that a person gave it; empty without one.
+        problem: why it cannot be read; empty if it can.
     """
 
     id: str
@@ -40,7 +40,7 @@ class ListedRun:
 
 
 def started_text(run_id: str, today: date | None = None) -> str:
-    """Return the time of day in the name of a run's folder, with the date where it is not ``today``."""
+    """Return the time of day in the name of a run's folder, with the date if it is not ``today``."""
     match = _STARTED.match(run_id)
     if match is None:
         return ""
@@ -56,7 +56,7 @@ def ended_text(status: str, epoch: int | None) -> str:
 
 
 def read_listed(path: Path) -> ListedRun:
-    """Return a stored run as it is listed; one that cannot be read says why."""
+    """Return a stored run as an entry of the list; if it cannot be read, the entry says why."""
     try:
         run = open_run(path)
         epoch = run.summary.get("epochs")
@@ -67,25 +67,25 @@ def read_listed(path: Path) -> ListedRun:
 
 @dataclass(slots=True)
 class RunChoice:
-    """Runs that are compared and their colours: those that a person ticked, or the session's last runs.
+    """The runs that are compared, with their colours: those that a person ticked, otherwise the session's last runs.
 
-    The newest ticked run of the session, else the first ticked one, decides which others can be compared with it.
+    The newest ticked run of the session, or else the first ticked run, decides which others can be compared with it.
     """
 
     _ticks: dict[str, bool] = field(default_factory=dict)
     _colours: dict[str, int] = field(default_factory=dict)
 
     def tick(self, run_id: str, is_on: bool) -> None:
-        """Compare a run, or no longer."""
+        """Add a run to the compared ones, or take it out."""
         self._ticks[run_id] = is_on
 
     def choose(self, session: Sequence[ListedRun], stored: Sequence[ListedRun]) -> dict[str, str]:
-        """Return why runs cannot be compared, by their ids; of those that are compared nothing.
+        """Return why runs cannot be compared, by id; compared runs are not in the result.
 
-        Runs that are neither compared nor named here may be ticked.
+        Runs that are neither compared nor in the result may be ticked.
 
         Args:
-            session: its runs, the newest first.
+            session: the session's runs, newest first.
             stored: earlier runs.
         """
         readable = [run for run in (*session, *stored) if run.config is not None]
@@ -99,22 +99,22 @@ class RunChoice:
             if reason:
                 reasons[run.id] = reason
         fitting = [run.id for run in ticked_runs if run.config is not None and run.id not in reasons]
-        ticked = [run_id for run_id in fitting if self._ticks.get(run_id)]  # by a person: these come first
+        ticked = [run_id for run_id in fitting if self._ticks.get(run_id)]  # runs that a person ticked come first
         chosen_ids = [*ticked, *(run_id for run_id in fitting if run_id not in ticked)][:MOST]
         compared = [run_id for run_id in fitting if run_id in chosen_ids]
         self._colour(compared)
         return reasons
 
     def _colour(self, compared: Sequence[str]) -> None:
-        """Give each run a colour of its own, which it keeps while it is compared."""
+        """Give each run its own colour, which it keeps while it is compared."""
         self._colours = {run_id: index for run_id, index in self._colours.items() if run_id in compared}
-        for run_id in reversed(compared):  # the oldest first, so that a new run changes no colour
+        for run_id in reversed(compared):  # oldest first, so that a new run does not change other colours
             if run_id not in self._colours:
                 self._colours[run_id] = min(set(range(MOST)) - set(self._colours.values()))
 
     @property
     def colours(self) -> Mapping[str, str]:
-        """The runs that are compared, in order of their colours."""
+        """Compared run -> its colour, in order of colours."""
         order = sorted(self._colours.items(), key=lambda item: item[1])
         return {run_id: series_colour(index) for run_id, index in order}
 

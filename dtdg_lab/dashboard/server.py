@@ -1,4 +1,4 @@
-"""The dashboard as a web page: its address, one dashboard for each page that is opened, and a token to open it."""
+"""The dashboard as a web page: its address, a dashboard for each page that is opened, and a token to open it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _PREFIX = re.compile(r"[A-Za-z0-9._~@%-]+(/[A-Za-z0-9._~@%-]+)*")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9_.-]*[a-z0-9])?")
-_USUAL_PORTS = (80, 443)  # browsers leave them out of an origin
+_USUAL_PORTS = (80, 443)  # ports that browsers leave out of an origin
 _MOST_PORTS = 65_535
 
 
@@ -48,10 +48,10 @@ class Endpoint:
     """A free port of this machine, and who may connect.
 
     Attributes:
-        address: to listen on.
-        port: to listen on.
-        prefix: of all paths, without slashes at its ends; empty for none.
-        origins: hosts, with their ports, of pages that may connect, as Bokeh compares them.
+        address: address to listen on.
+        port: port to listen on.
+        prefix: prefix of all paths, without slashes at its ends; empty for none.
+        origins: hosts with ports of pages that may connect, in the form that Bokeh compares.
     """
 
     address: str
@@ -63,17 +63,17 @@ class Endpoint:
     def open(
         cls, port: int = 0, address: str = "127.0.0.1", *, prefix: str = "", allow_origin: str | Iterable[str] = ()
     ) -> Endpoint:
-        """Return the endpoint of these settings; its port can be opened now.
+        """Return the endpoint of these settings, with a port that can be opened now.
 
         Args:
-            port: where to listen; 0 takes a free port.
+            port: port to listen on; 0 takes a free port.
             address: interface to listen on, such as ``127.0.0.1``, ``::1`` or ``0.0.0.0``.
-            prefix: of all paths.
+            prefix: prefix of all paths.
             allow_origin: hosts under which a proxy shows the page, such as ``lab.example.org`` or
                 ``lab.example.org:8443``.
 
         Raises:
-            ConfigError: one of them is not allowed, or the port is taken.
+            ConfigError: an argument is not allowed, or the port is taken.
         """
         address = _parse_address(address)
         prefix = _parse_prefix(prefix)
@@ -86,7 +86,7 @@ class Endpoint:
 
     @property
     def host(self) -> str:
-        """A host at which this machine reaches it."""
+        """A host with which this machine reaches it."""
         return _reachable(self.address)
 
     @property
@@ -97,7 +97,7 @@ class Endpoint:
 
 
 def _reachable(address: str) -> str:
-    """Return the address; of one that stands for all interfaces, the loopback's."""
+    """Return the address, or the loopback address if it stands for all interfaces."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
 
 
@@ -112,7 +112,7 @@ def _parse_port(port: object) -> int:
         number = -1
     if not 0 <= number <= _MOST_PORTS:
         raise ConfigError(
-            f"port={shortened(port)} is not a port: give a whole number from 0 to {_MOST_PORTS}; 0 takes a free one."
+            f"port={shortened(port)} is not a port. Give a whole number from 0 to {_MOST_PORTS}; 0 takes a free one."
         )
     return number
 
@@ -121,7 +121,7 @@ def _parse_address(address: object) -> str:
     text = address.strip().removeprefix("[").removesuffix("]") if isinstance(address, str) else ""
     if not text:
         raise ConfigError(
-            f"address={shortened(address)} is not an address: give 127.0.0.1 or ::1 for this machine only, or 0.0.0.0 "
+            f"address={shortened(address)} is not an address. Give 127.0.0.1 or ::1 for this machine only, or 0.0.0.0 "
             "or :: for all its interfaces."
         )
     return text
@@ -131,14 +131,14 @@ def _parse_prefix(prefix: object) -> str:
     text = prefix.strip("/") if isinstance(prefix, str) else "?"
     if text and (not _PREFIX.fullmatch(text) or {".", ".."} & set(text.split("/"))):
         raise ConfigError(
-            f"prefix={shortened(prefix)} is not a path: give letters, digits and . _ ~ @ % - between slashes, such as "
+            f"prefix={shortened(prefix)} is not a path. Give letters, digits and . _ ~ @ % - between slashes, such as "
             "'lab' or 'user/ada/lab'."
         )
     return text
 
 
 def _parse_origin(origin: object) -> str:
-    """Return the host and port of an origin as Bokeh compares it.
+    """Return the host and port of an origin in the form that Bokeh compares.
 
     Raises:
         ConfigError: it is not a host.
@@ -148,7 +148,7 @@ def _parse_origin(origin: object) -> str:
     if not isinstance(origin, str) or not origin.strip():
         raise error
     text = origin.strip()
-    with suppress(ValueError):  # an IPv6 address without brackets has no port; anything else is parsed below
+    with suppress(ValueError):  # an IPv6 address without brackets has no port; everything else is parsed below
         text = _bracketed(str(ipaddress.IPv6Address(text)))
     try:
         parts = urlsplit(text if "://" in text else f"//{text}")
@@ -164,12 +164,12 @@ def _parse_origin(origin: object) -> str:
     if has_more or port == 0 or not (":" in host or _HOST.fullmatch(host)):
         raise error
     if port is None or port in _USUAL_PORTS:
-        return _bracketed(host) if ":" in host else f"{host}:80"  # what Bokeh takes an origin without a port for
+        return _bracketed(host) if ":" in host else f"{host}:80"  # Bokeh adds port 80 to an origin without a port
     return f"{_bracketed(host)}:{port}"
 
 
 def _find_port(address: str, port: int) -> int:
-    """Return the port, or a free one for 0; the server's thread could not report that it is taken."""
+    """Return the port, or a free one for 0; checked here, since the server's thread could not report a taken port."""
     try:
         sockets = bind_sockets(port, address)
     except (OSError, ValueError) as error:
@@ -188,7 +188,7 @@ def _find_port(address: str, port: int) -> int:
     return bound_port
 
 
-LEAST_TOKEN = 16  # characters of a chosen token
+LEAST_TOKEN = 16  # minimum number of characters of a given token
 START_S = 20.0
 _LOG = logging.getLogger(__name__)
 
@@ -198,7 +198,7 @@ class DashboardServer:
 
     Attributes:
         url: the address of a page, with the token.
-        token_file: the file that holds the address; None without a token.
+        token_file: the file with the address; None without a token.
     """
 
     def __init__(self, url: str, thread: Any, token_file: Path | None) -> None:
@@ -209,14 +209,14 @@ class DashboardServer:
         return f"DashboardServer({self.url!r})"
 
     def wait(self) -> None:
-        """Return when it was stopped, here or by Ctrl-C."""
+        """Wait until it is stopped, by ``stop`` or by Ctrl-C."""
         try:
             self._thread.join()
         finally:
             self.stop()
 
     def stop(self) -> None:
-        """End it; pages that are open can no longer steer."""
+        """Stop the server; open pages can no longer control runs."""
         self._thread.stop()
         if self.token_file is not None:
             self.token_file.unlink(missing_ok=True)
@@ -231,18 +231,18 @@ def serve(
     prefix: str = "",
     allow_origin: str | Iterable[str] = (),
 ) -> DashboardServer:
-    """Serve the dashboard of a session from a thread; every page steers the same runs.
+    """Serve the dashboard of a session from a thread; all pages control the same runs.
 
-    A page opens only with the token, because every account of a machine reaches its loopback ports. The address with
-    the token is in ``url`` and in a file that only the owner can read; a browser keeps it as a cookie.
+    A page opens only with the token, since every account of a machine can reach its loopback ports. The address with
+    the token is in ``url`` and in a file that only the owner can read; a browser keeps the token as a cookie.
 
     Args:
-        session: the one session; it is not closed when the server ends.
-        port: where to listen; 0 takes a free port.
+        session: the session; it stays open when the server ends.
+        port: port to listen on; 0 takes a free port.
         address: interface to listen on, such as ``127.0.0.1``, ``::1`` or ``0.0.0.0``.
-        token: at least 16 characters; None makes a new one, and "" lets everybody in who reaches the port.
-        prefix: of all paths, such as ``lab`` where a proxy passes on ``/lab/``.
-        allow_origin: hosts, with their ports if the browser shows them, under which a proxy shows the page.
+        token: at least 16 characters; None makes a new token, and "" lets in everyone who can reach the port.
+        prefix: prefix of all paths, such as ``lab`` if a proxy passes on ``/lab/``.
+        allow_origin: hosts under which a proxy shows the page, with their ports if the browser shows them.
 
     Raises:
         ConfigError: the token is shorter, another argument is not allowed, or the port is taken.
@@ -253,14 +253,14 @@ def serve(
         token = secrets.token_urlsafe(32)
     elif not token:
         warnings.warn(
-            f"Without a token everybody who reaches {endpoint.address} can steer, start and stop the runs of this "
+            f"Without a token, everyone who can reach {endpoint.address} can control, start and stop the runs of this "
             "session.",
             stacklevel=2,
         )
     elif len(token) < LEAST_TOKEN:
         raise ConfigError(
-            f"token: {len(token)} characters were given. Allowed: at least {LEAST_TOKEN}, or '' for no token. "
-            "Leave it out, and a new one is made."
+            f"token has {len(token)} characters, but at least {LEAST_TOKEN} are required, or '' for no token. "
+            "Leave it out to get a new one."
         )
     pn.extension("plotly", "mathjax")
 
@@ -292,14 +292,14 @@ def serve(
 
 
 class PageAuth(AuthProvider):
-    """Lets a request in that has the token in its address, or the cookie that an earlier one was given.
+    """Accepts requests that have the token in their address, or the cookie that an earlier request received.
 
-    A WebSocket needs an allowed origin as well. The cookie is derived from the token, and named after the port: cookies
-    of a host are sent to all its ports.
+    A WebSocket also needs an allowed origin. The cookie is derived from the token and named after the port, since
+    cookies of a host are sent to all its ports.
 
     Args:
-        token: the secret; empty lets everybody in.
-        endpoint: of the server.
+        token: the secret; if it is empty, everyone is let in.
+        endpoint: the server's endpoint.
     """
 
     def __init__(self, token: str, endpoint: Endpoint) -> None:
@@ -310,12 +310,12 @@ class PageAuth(AuthProvider):
 
     @property
     def get_user(self) -> Callable[[Any], Any]:
-        """The function that names the user of a request, or returns None."""
+        """The function that returns the user of a request, or None."""
         return self._user
 
     @property
     def login_url(self) -> str:
-        """Where requests without token are sent."""
+        """The address to which requests without token are sent."""
         return "/login"
 
     @property
@@ -338,9 +338,9 @@ class PageAuth(AuthProvider):
         return "owner" if hmac.compare_digest(cookie.encode(), self._value.encode()) else None
 
     def _allows_origin(self, request: RequestHandler) -> bool:
-        """Return whether a WebSocket's page has an allowed origin; log which option allows it where not.
+        """Return whether a WebSocket's page has an allowed origin; if not, log which option would allow it.
 
-        Bokeh checks the origin next, against the same set.
+        Bokeh checks the origin next, with the same set.
         """
         allowed = request.application.websocket_origins  # type: ignore[attr-defined]
         allowed.update(self._endpoint.origins)
@@ -363,7 +363,7 @@ class TokenPage(RequestHandler):
     """Asks for the token."""
 
     def get(self) -> None:
-        """Show the form; its answer opens the dashboard."""
+        """Show the form; submitting it opens the dashboard."""
         self.set_status(403)
         self.finish(render("dashboard/templates/token.html", title=TITLE))
 
@@ -378,6 +378,6 @@ def _wait_until_open(endpoint: Endpoint, thread: threading.Thread) -> None:
             if time.monotonic() > deadline or not thread.is_alive():
                 raise ClusterError(
                     f"the dashboard's server did not open port {endpoint.port} of {endpoint.address} within "
-                    f"{START_S:g} s. Its error is in the output above; take another port, or 0 for a free one."
+                    f"{START_S:g} s. Its error is in the output above. Give another port, or 0 for a free one."
                 ) from error
             time.sleep(0.01)

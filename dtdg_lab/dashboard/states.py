@@ -1,4 +1,4 @@
-"""Content of the page's head in each state of a run, as a pure function of facts."""
+"""The content of the page's head in each state of a run, computed from facts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONTINUE = Button("pause", "Continue", "act", "Continues with the next step of a
 STOP = Button("stop", "Stop", "halt", "Ends the run after this step; you can resume it.")
 CANCEL = Button("stop", "Cancel", "halt", "Ends the run before its first step.")
 RESTART = Button("repair", "Restart engines", "", "Starts new engines in place of dead ones.")
-STATES: Mapping[str, tuple[str, Tone]] = {  # the chip
+STATES: Mapping[str, tuple[str, Tone]] = {  # status of a run -> word and colour of the state
     "starting": ("Preparing", "care"),
     "running": ("Running", "good"),
     "paused": ("Paused", "care"),
@@ -30,29 +30,29 @@ RESUMABLE = ("stopped", "failed", "interrupted")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageFacts:
-    """All that the head depends on.
+    """Everything on which the head depends.
 
     Attributes:
         system: title of the chosen system.
-        is_other: whether the run that is shown is of another system.
-        status: of the run; empty without one.
-        name, sub: of the run.
-        engines, engines_ready: how many there are, and how many of them answer.
+        is_other: whether the run on display has another system.
+        status: the run's status; empty without a run.
+        name, sub: name of the run, and the text below it.
+        engines, engines_ready: number of engines, and of those that answer.
         ready: whether a run can be started.
-        busy: whether a request is on its way.
+        busy: whether a request is waiting for its result.
         preparing, left_words: what is done before the first step, and for how long.
-        step, epoch, epochs, seconds, seconds_left: how far the run is, as ``records.position.Progress``.
+        step, epoch, epochs, seconds, seconds_left: progress of the run, as in ``records.position.Progress``.
         paused_s: for how long it has been paused.
         ended: time of day when it ended, or was last seen.
-        test_loss, below: after the end; the second as a share of persistence, negative above it.
-        damaged: what could not be read of the run's records, in words.
-        silent: rank -> seconds without a sign of life.
+        test_loss, below: test loss after the end, and the share by which it is below persistence (negative if above).
+        damaged: which of the run's records could not be read, in words.
+        silent: rank -> seconds since it last reported.
         page_is_busy: whether this page draws its charts late.
         reason: why the run failed or was interrupted.
-        checkpoint_step: of the last checkpoint.
-        left_behind: whether another session left an interrupted run, and this one has none.
-        problem: what was refused or failed last, in words.
-        newcomer: whether no one has started a run here.
+        checkpoint_step: step of the last checkpoint.
+        left_behind: whether an earlier session left an interrupted run, and this one has no run.
+        problem: what was last refused or failed, in words.
+        newcomer: whether nobody has started a run here yet.
     """
 
     system: str = ""
@@ -86,7 +86,7 @@ class PageFacts:
 
 
 def about_text(seconds: float) -> str:
-    """Return a length of time as people estimate it: ``about 40 s``, ``about 2 min``."""
+    """Return a duration as people estimate it, such as ``about 40 s`` or ``about 2 min``."""
     if seconds < 55:
         return f"about {max(1, round(seconds))} s"
     if seconds < 5400:
@@ -95,12 +95,12 @@ def about_text(seconds: float) -> str:
 
 
 def is_preparing(facts: PageFacts) -> bool:
-    """Return whether the run has not made its first step."""
+    """Return whether the run has not made its first step yet."""
     return facts.status == "starting" or (facts.status == "running" and not facts.epoch)
 
 
 def head_of(facts: PageFacts) -> Head:
-    """Return what the head shows."""
+    """Return the content of the head."""
     if not facts.status:
         return _idle(facts)
     state, tone = STATES["starting" if is_preparing(facts) else facts.status]
@@ -138,7 +138,7 @@ def _idle(facts: PageFacts) -> Head:
     )
 
 
-# The bar and the words under it
+# The bar and the texts below it
 
 
 def _progress(facts: PageFacts) -> tuple[float | None, Words, str]:
@@ -225,7 +225,7 @@ def _menu(facts: PageFacts) -> tuple[tuple[str, str], ...]:
 
 
 def _notice(facts: PageFacts) -> Notice | None:
-    """Return the most important thing to say, if any."""
+    """Return the most important notice, if there is any."""
     return _harm(facts) or _of_engines(facts) or _of_state(facts)
 
 
@@ -241,7 +241,7 @@ def _harm(facts: PageFacts) -> Notice | None:
         return Notice("bad", _sentence(first), rest, (details,))
     if facts.status == "interrupted":
         first, rest = "The engines stopped answering.", "Their machine may have restarted."
-        if facts.reason.startswith("interrupted by "):  # a signal, which schedulers send when the time is over
+        if facts.reason.startswith("interrupted by "):  # a signal, which schedulers send at the end of the time limit
             first, rest = _sentence(facts.reason.partition(":")[0]), ""
         saved = "" if facts.checkpoint_step is None else f"Nothing before step {facts.checkpoint_step:,} is lost."
         return Notice("bad", first, f"{rest} {saved}".strip(), (details, RESTART))
@@ -258,7 +258,10 @@ def _of_engines(facts: PageFacts) -> Notice | None:
     if facts.ready and missing > 0:
         are = "is" if missing == 1 else "are"
         return Notice(
-            "bad", f"{missing} of {facts.engines} engines {are} missing.", "No run can be started without.", (RESTART,)
+            "bad",
+            f"{missing} of {facts.engines} engines {are} missing.",
+            "No run can start until all engines are ready.",
+            (RESTART,),
         )
     return None
 

@@ -101,14 +101,14 @@ class SettingControl:
 
     @property
     def value(self) -> Any:
-        """The current value."""
+        """The widget's current value."""
         return self._typed(self.widget.value)
 
     def _typed(self, value: Any) -> Any:
         return float(value) if self.option.kind is float and value is not None else value
 
     def show(self, value: Any, label: str = "", group: str = "Others") -> None:
-        """Put the widget at a value, without a call back; a choice it does not offer yet is added as ``label``."""
+        """Show a value without a call to the listener; a choice that is not offered yet is added as ``label``."""
         if value == self.value:
             return
         self._quiet = threading.get_ident()
@@ -141,17 +141,17 @@ class SettingControl:
         self.widget.value = value
 
     def end_at(self, high: float) -> None:
-        """Let a slider end at a value, or at its own where that is above it."""
+        """Let a slider end at a value, or at its current value if that is larger."""
         end = max(high, self.widget.value)
         if self.widget.end != end:
             self.widget.end = end
 
     def waits(self, text: str = "") -> None:
-        """Say beside the label what waits to be applied, such as ``8 → 6``; nothing where the text is empty."""
+        """Add to the label what will be applied later, such as ``8 → 6``; an empty text adds nothing."""
         self.widget.label = f"{self.label} · {text}" if text else self.label
 
     def offer(self, choices: Choices) -> None:
-        """Change what a choice offers; the value goes to the nearest one left: itself, or the last."""
+        """Change what a choice offers; the widget keeps its value if that is still offered, else it takes the last."""
         options, values = dict(choices) if isinstance(choices, Mapping) else list(choices), _values(choices)
         if options == self.widget.options:
             return
@@ -163,13 +163,13 @@ class SettingControl:
             self._quiet = None
 
     def refuse(self, values: Collection[Any]) -> None:
-        """Show these choices as not available, except the one that it stands at."""
+        """Show some choices as not available, except the one that is chosen."""
         refused = [value for value in self.widget.values if value in values and value != self.widget.value]
         if refused != self.widget.disabled_options:
             self.widget.disabled_options = refused
 
     def on_change(self, listener: Callable[[str, Any], None]) -> None:
-        """Call ``listener(name, value)`` when a person has chosen a value: on release, for a slider."""
+        """Call ``listener(name, value)`` when a person has chosen a value; for a slider, when it is released."""
         self._listener = listener
 
     def on_preview(self, listener: Callable[[str, Any], None]) -> None:
@@ -179,7 +179,7 @@ class SettingControl:
             self.widget.param.watch(self._tell, "value")
 
     def _meant(self, position: Any) -> Any:
-        """Return the value of a position; the run's where a slider, which moves by steps, is at its nearest step."""
+        """Return the value of a position; near the run's value, a slider that moves in steps stands for that value."""
         at_run = None if self._of_run is None or not isinstance(self.widget, _SLIDERS) else self._position(self._of_run)
         is_at_run = at_run is not None and abs(position - at_run) < 0.5 * self.widget.step
         return self._of_run if is_at_run else self._typed(position)
@@ -204,7 +204,7 @@ class SettingControl:
 
 
 def _values(choices: Choices) -> list[Any]:
-    """Return the values that choices stand for."""
+    """Return the values of choices."""
     if not isinstance(choices, Mapping):
         return list(choices)
     return [
@@ -213,7 +213,7 @@ def _values(choices: Choices) -> list[Any]:
 
 
 def _offered(choices: Choices) -> dict[str, Any]:
-    """Return the parameter of a Select that takes these choices."""
+    """Return choices as the parameter that a Select takes."""
     if not isinstance(choices, Mapping):
         return {"options": list(choices)}
     grouped = any(isinstance(value, Mapping) for value in choices.values())
@@ -247,14 +247,14 @@ def make_control(option: Option, choices: Choices | None = None) -> SettingContr
     return LogControl(option) if option.logarithmic else SettingControl(option, choices)
 
 
-# A part of the controls that is folded away until it is wanted.
+# A part of the controls that is folded at first.
 
 
 def folded(title: str, *content: Any, most_px: int = 0) -> pn.Card:
-    """Return content under a title that opens it; where it is higher than ``most_px``, it scrolls.
+    """Return content below a title that opens it; content that is higher than ``most_px`` scrolls.
 
-    The value of its ``header`` is the title; Panel's own title is a pane, which asks a notebook's page for the internet
-    when it changes.
+    The title is the value of ``header``. Panel's own title is a pane, for which a notebook's page requests files from
+    the internet when it changes.
     """
     scrolling = {"max-height": f"{most_px}px", "overflow-y": "auto"} if most_px else {}
     inside = pn.Column(*content, sizing_mode="stretch_width", margin=0, styles=scrolling)

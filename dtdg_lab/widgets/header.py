@@ -1,4 +1,4 @@
-"""The head of the page: the run's name, its state and progress, the buttons, a notice, and the menu with the theme."""
+"""The head of the page: the run's name, its state and progress, buttons, a notice, and the menu with the theme."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Words = tuple[tuple[str, bool], ...]  # texts, each with whether it is bold
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """A button that asks for an action.
+    """A button that requests an action.
 
     Attributes:
-        action: its name.
-        label: its text.
-        kind: ``go``, ``act``, ``halt`` or plain.
+        action: the action's name.
+        label: the button's text.
+        kind: ``go``, ``act``, ``halt``, ``link``, or empty for a plain button.
         tip: what it does.
-        disabled: whether it cannot be pressed now.
+        disabled: whether it cannot be clicked now.
     """
 
     action: str
@@ -33,7 +33,7 @@ class Button:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A line under the head: a first bold sentence, the rest, and what can be done."""
+    """A line below the head: a first sentence in bold, the rest, and buttons for what can be done."""
 
     tone: Tone
     first: str
@@ -43,18 +43,18 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Content of the head.
+    """The content of the head.
 
     Attributes:
-        name: of the run.
+        name: the run's name.
         sub: model, ranks and start.
         renamable: whether a person can change the name.
-        state: the word on the chip.
-        tone: of the chip.
-        share: of the run that is done; None for an unknown share, below 0 for no bar.
-        left, right: under the bar.
-        buttons: at the right.
-        notice: under the head.
+        state: the word that shows the state.
+        tone: the colour of the state.
+        share: completed share of the run; None if it is unknown, below 0 for no bar.
+        left, right: texts below the bar.
+        buttons: buttons on the right.
+        notice: the notice below the head.
         menu: entries of the menu besides the theme, as (label, action).
     """
 
@@ -72,24 +72,24 @@ class Head:
 
 
 class Header(TextComponent):
-    """The head. Messages of displays have ``action`` with its name, or ``name`` with a new name of the run.
+    """The head. A message has ``action`` with its name, or ``name`` with a new name for the run.
 
-    The outermost layout around it takes the theme that is chosen in its menu. Widgets there without an accessible name
-    or keyboard control get one. The browser remembers the choice; the kernel does not know it.
+    The outermost layout around it takes the theme that is chosen in its menu. Widgets in that layout get accessible
+    names and keyboard control if they have none. The browser remembers the choice; the kernel does not know it.
     """
 
     _esm: ClassVar[str] = component_script("header")
 
     def draw(self, head: Head) -> None:
-        """Show this."""
+        """Show the content."""
         self.set_content(asdict(head))
 
     def show_again(self) -> None:
-        """Let displays show what they have; a click on Stop changes the chip before the kernel answers."""
+        """Let displays show their content again, since a click on Stop changes the state before the kernel answers."""
         self._send_msg(json.dumps({"kind": "again"}))
 
     def open_page(self, html: str) -> None:
-        """Open a page in the window that the display has opened for it."""
+        """Show a page in the window that the display has opened for it."""
         self._send_msg(json.dumps({"kind": "page", "html": html}))
 
     def close_page(self) -> None:
@@ -97,7 +97,7 @@ class Header(TextComponent):
         self._send_msg(json.dumps({"kind": "no page"}))
 
     def copy(self, text: str) -> None:
-        """Put a text on the clipboard of the display that asked for it, or show it there."""
+        """Put a text on the clipboard of the display that requested it, or show it there."""
         self._send_msg(json.dumps({"kind": "copy", "text": text}))
 
     def tell_details(self, title: str, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Boxes for slow links: the delay added to each part's replies, and behind them each link with its rate."""
+"""Boxes for slow links: the delay added to each part's replies, and in a fold each link with its rate."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ from dtdg_lab.widgets.run_page import ACTIVE
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
 
-MOST_REPLIES = 8  # parts up to which each has a box for the delay of its replies
-MOST_LINKS = 6  # parts up to which every link has boxes; of more, every owner has some for all its links
-ALL = -1  # requester of a box for all links of an owner
+MOST_REPLIES = 8  # largest number of parts with a box for the delay of each part's replies
+MOST_LINKS = 6  # largest number of parts with boxes for every link; with more, each owner has boxes for all its links
+ALL = -1  # requester that stands for all links of an owner
 _KINDS = ("delay", "rate")
 _TITLES = {"delay": "Delay added (ms)", "rate": "Mbit/s (0: any)"}
 _TIPS = {"delay": "Delay added to every reply", "rate": "Bandwidth, 0 for no limit,"}
-_BOUNDS = {"delay": (10_000.0, 5.0), "rate": (1e7, 25.0)}  # most, and what an arrow adds
+_BOUNDS = {"delay": (10_000.0, 5.0), "rate": (1e7, 25.0)}  # maximum, and step of the arrows
 _HEAD = {"font-size": "11.5px", "color": coloured("soft")}
-_WIDTH, _REPLY_WIDTH, _IN_ROW = 84, 50, 4  # pixels of boxes, and boxes for replies in a row
+_WIDTH, _REPLY_WIDTH, _IN_ROW = 84, 50, 4  # widths of boxes in pixels, and number of boxes for replies in a row
 
 Cell = tuple[str, int, int]  # kind, owner, requester
 
 
 class LinkEditor:
-    """Boxes for the setting ``links`` of the run that is shown. A value that is entered is requested at once.
+    """Boxes for the setting ``links`` of the run on display. A value is requested as soon as it is entered.
 
     Args:
-        defer: has a call made by the event loop.
+        defer: lets the event loop make a call.
         apply: requests changes of the run.
 
     Attributes:
-        boxes: by kind, owner and requester.
-        panel: the boxes for replies, over a fold with all others.
+        boxes: boxes by kind, owner and requester.
+        panel: the boxes for replies, above a fold with all others.
     """
 
     def __init__(self, defer: Defer, apply: Callable[[dict[str, Any]], None]) -> None:
         self._defer, self._apply = defer, apply
         self._parts = 0
-        self._asked: tuple[str, float] = ("", 0.0)  # text, until when it is waited for
+        self._asked: tuple[str, float] = ("", 0.0)  # the requested text, and until when to wait for it
         self._shown = ""
         self.boxes: dict[Cell, Any] = {}
         self.words = pn.widgets.StaticText(value="", margin=(2, 10), styles=_HEAD, sizing_mode="stretch_width")
@@ -65,7 +65,7 @@ class LinkEditor:
         self.update(run)
 
     def update(self, run: Run | None) -> None:
-        """Show the run's values, but not over what was just entered here."""
+        """Show the run's values, except while a value that was just entered is waiting."""
         read = run is not None and "links" in run.config.flat and run.config.parts > 1
         self.panel.visible = read
         if run is None or not read:
@@ -82,7 +82,7 @@ class LinkEditor:
             self._show(text)
 
     def _lay_out(self, parts: int) -> None:
-        """Make the boxes for this number of parts."""
+        """Make the boxes for a number of parts."""
         self._parts, self.boxes = parts, {}
         replies: list[Any] = []
         if parts <= MOST_REPLIES:
@@ -120,7 +120,7 @@ class LinkEditor:
             margin=(1, 2),
             stylesheets=[labelled(name), tipped(f"{tip} Applied at the next step.")],
         )
-        # showing a value sets `value` alone; entering one sets both
+        # showing a value only sets `value`; entering one sets both
         box.param.watch(lambda event: self._entered(cell, event.new), "value_throttled")
         self.boxes[cell] = box
         return box
@@ -129,7 +129,7 @@ class LinkEditor:
         self._shown = text
         try:
             links = parse_links(text, self._parts)
-        except ConfigError as error:  # of a run with other parts, as it was before a change
+        except ConfigError as error:  # from a run that had other parts before a change
             self.words.value = html.escape(str(error), quote=False)
             return
         self.words.value = html.escape(text or "No link is slowed down.", quote=False)
@@ -143,7 +143,7 @@ class LinkEditor:
             self._defer(lambda: self._ask(self._changed(cell, float(value))))
 
     def _changed(self, cell: Cell, value: float) -> str:
-        """Return the setting with what was entered in a box."""
+        """Return the setting with the value that was entered in a box."""
         kind, owner, asker = cell
         change = {"delay_ms": value} if kind == "delay" else {"mbit": value}
         return with_link(self._shown, self._parts, (owner, None if asker == ALL else asker), **change)
@@ -155,7 +155,7 @@ class LinkEditor:
 
 
 def _value(links: LinkState, kind: str, owner: int, asker: int) -> float:
-    """Return the value of a box; of all an owner's links, the longest delay or the lowest rate."""
+    """Return the value of a box; for all links of an owner, the longest delay or the lowest rate."""
     requesters = [candidate for candidate in range(links.parts) if candidate != owner] if asker == ALL else [asker]
     if kind == "delay":
         return round(1e3 * float(links.delay_s[owner, requesters].max()), 6)
@@ -164,6 +164,6 @@ def _value(links: LinkState, kind: str, owner: int, asker: int) -> float:
 
 
 def _label(text: str) -> Any:
-    """Return a label of a table. Its title stands above the first column, whose other labels are short."""
+    """Return a label of a table; a title is above the first column, whose other labels are short."""
     width = _WIDTH + 26 if text in _TITLES.values() else _WIDTH - 14
     return pn.widgets.StaticText(value=text, styles=_HEAD, width=width, margin=(6, 2))

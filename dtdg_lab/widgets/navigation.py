@@ -1,4 +1,4 @@
-"""The choice of a system, one card for each way of training, and of a view of the page."""
+"""The choice of a system, with a card for each way of training, and of a view of the page."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from dtdg_lab.widgets.component import Defer, Message, TextComponent, component_
 
 @dataclass(frozen=True, slots=True)
 class SystemCard:
-    """A card as it is shown.
+    """A card with the systems of one way of training.
 
     Attributes:
-        name: its title.
+        name: the card's title.
         idea: one sentence.
-        sketch: see ``SystemFamily.sketch``.
-        systems: that it offers, in the catalogue's order.
+        sketch: a small picture (see ``SystemFamily.sketch``).
+        systems: the systems that it offers, in the catalogue's order.
         chosen: whether one of them is chosen.
-        refused: why none of them can be chosen; empty where one can.
+        refused: why none of them can be chosen; empty if one can.
     """
 
     name: str
@@ -32,28 +32,28 @@ class SystemCard:
 
 
 def cards_of_families() -> list[SystemCard]:
-    """Return the cards of all families, in the catalogue's order; families of one title share a card."""
+    """Return the cards of all families in the catalogue's order; families with the same title share a card."""
     cards: dict[str, SystemCard] = {}
     for family in catalogue.families():
-        mine = [system for system in catalogue.SYSTEMS if system.family == family.name]
-        if not mine:  # it adds other things
+        own_systems = [system for system in catalogue.SYSTEMS if system.family == family.name]
+        if not own_systems:  # the family adds other things
             continue
         title = family.card or family.name.replace("_", " ").capitalize()
         card = cards.get(title, SystemCard(title, "", (), ()))
-        idea = card.idea or family.idea or ("" if family.card else mine[0].summary)
-        systems = (*card.systems, *(system.name for system in mine))
+        idea = card.idea or family.idea or ("" if family.card else own_systems[0].summary)
+        systems = (*card.systems, *(system.name for system in own_systems))
         cards[title] = SystemCard(title, idea, card.sketch or tuple(family.sketch), systems)
     return list(cards.values())
 
 
 class Navigation(TextComponent):
-    """The systems, with the chosen one, and the views of the page, with the open one.
+    """The systems, one of them chosen, and the views of the page, one of them open.
 
     Args:
-        on_choose: gets the title of a card that was clicked.
-        on_open: gets the title of a view that was clicked.
-        views: their titles.
-        defer: has a call made by the event loop.
+        on_choose: function called with the title of a card that was clicked.
+        on_open: function called with the title of a view that was clicked.
+        views: titles of the views.
+        defer: lets the event loop make a call.
     """
 
     _esm: ClassVar[str] = component_script("navigation")
@@ -73,17 +73,17 @@ class Navigation(TextComponent):
         self.view, self._is_idle = self._views[0], True
 
     def draw(self, cards: Sequence[SystemCard]) -> None:
-        """Show these systems."""
+        """Show systems."""
         self._cards = cards
         self._show()
 
     def be_idle(self, is_idle: bool) -> None:
-        """Show systems as cards with a sentence while there is no run, as chips otherwise."""
+        """Show systems as cards with a sentence while there is no run, otherwise as small buttons."""
         self._is_idle = is_idle
         self._show()
 
     def open(self, view: str) -> None:
-        """Mark a view as the open one."""
+        """Mark a view as open."""
         self.view = view
         self._show()
 

@@ -1,4 +1,4 @@
-"""The base classes of the dashboard's pages, and of those that show what is special about one run; work in threads."""
+"""The base class of the dashboard's pages, and work that they do in threads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ALERT = {
 def text_line(value: str = "", **extra: Any) -> pn.widgets.StaticText:
     """Return a line of text.
 
-    A pane that changes in a notebook would request its style sheets from the internet.
+    It is a widget, since a pane that changes in a notebook would request its style sheets from the internet.
     """
     return pn.widgets.StaticText(
         **{"value": value, "margin": (4, 10), "styles": TEXT, "sizing_mode": "stretch_width", **extra}
@@ -44,23 +44,23 @@ def text_line(value: str = "", **extra: Any) -> pn.widgets.StaticText:
 
 
 def show_text(line: pn.widgets.StaticText, text: str, *, problem: bool = False) -> None:
-    """Show another text in a line, in the colour of problems where it is one."""
+    """Show another text in a line, in the colour for problems if it is one."""
     line.param.update(value=html.escape(text, quote=False), styles=PROBLEM if problem else TEXT)
 
 
 def alert_html(text: str) -> str:
-    """Return a text that screen readers read out at once."""
+    """Return a text as HTML that screen readers read out at once."""
     return f'<div role="alert">{html.escape(text, quote=False)}</div>'
 
 
 class Page:
-    """A page of the dashboard. The base class shows its charts once the page is open, and reacts to nothing.
+    """A page of the dashboard. The base class draws its charts while the page is open, and does nothing else.
 
     Attributes:
-        title: of its tab.
+        title: title of its tab.
         compares_runs: whether ``update`` needs the session's runs.
-        needs_settings: whether the settings stand beside it; otherwise it takes the whole width.
-        panel: what its tab holds. A style sheet of its own that sets ``display`` would show it while it is hidden.
+        needs_settings: whether the settings are shown next to it; otherwise it has the whole width.
+        panel: content of its tab. A style sheet of its own that sets ``display`` would show it even while it is hidden.
     """
 
     title = ""
@@ -73,7 +73,7 @@ class Page:
         self._workers: list[BackgroundWorker[Any]] = []
 
     def place(self, charts: PanelCharts) -> PanelCharts:
-        """Draw these charts while the page is open; return them for its layout."""
+        """Draw charts while the page is open; return them for the page's layout."""
         self._placed.append(charts)
         return charts
 
@@ -92,31 +92,31 @@ class Page:
         """Show another run."""
 
     def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
-        """Show what has changed; called eight times a second while the page is open.
+        """Show what has changed; called eight times per second while the page is open.
 
         Args:
-            runs: of the session, oldest first, where ``compares_runs``.
-            slow: whether a second has passed since the last such call.
+            runs: the session's runs, oldest first, if ``compares_runs``.
+            slow: whether a second has passed since the last call with ``slow``.
         """
 
     def close(self) -> None:
-        """End its threads after their present work."""
+        """End its threads after their current work."""
         for worker in self._workers:
             worker.close()
 
 
-# Work in a thread: a page must not wait for a file, a partitioner or a solver.
+# Work in a thread, since a page must not wait for a file, a partitioner or a solver.
 
 
 _LOG = logging.getLogger(__name__)
 
 
 def describe(error: Exception, what: str) -> str:
-    """Return an error as text for a person; log one that is not our own, with the traceback.
+    """Return an error as text for a person; log errors that are not our own, with the traceback.
 
     Args:
-        error: whose message is shown.
-        what: failed, for the log; nothing is logged where it is empty.
+        error: the error whose message is shown.
+        what: what failed, for the log; nothing is logged if it is empty.
     """
     if isinstance(error, LabError):
         return str(error)
@@ -126,13 +126,13 @@ def describe(error: Exception, what: str) -> str:
 
 
 class BackgroundWorker(Generic[T]):
-    """Calls ``work(request)`` in its own thread, for the newest request; older ones that have not begun are dropped.
+    """Calls ``work(request)`` in its own thread for the newest request; older ones that have not started are dropped.
 
     The thread starts with the first request.
 
     Args:
-        work: must not raise: it has no caller that could handle the error.
-        name: of the thread.
+        work: a function that must not raise, since there is no caller who could handle the error.
+        name: name of the thread.
     """
 
     def __init__(self, work: Callable[[T], None], name: str) -> None:
@@ -144,11 +144,11 @@ class BackgroundWorker(Generic[T]):
 
     @property
     def overtaken(self) -> bool:
-        """Whether the present result is no longer needed, because of a newer request or the end."""
+        """Whether the current result is no longer needed, since there is a newer request or the worker was closed."""
         return self._closed or self._request is not None
 
     def ask(self, request: T) -> None:
-        """Work on this next."""
+        """Work on a request next."""
         with self._wake:
             self._request = request
             if self._thread is None:
@@ -157,7 +157,7 @@ class BackgroundWorker(Generic[T]):
             self._wake.notify()
 
     def close(self) -> None:
-        """End the thread after its present work."""
+        """End the thread after its current work."""
         with self._wake:
             self._closed = True
             self._wake.notify()

@@ -1,4 +1,4 @@
-"""The tiles of a run, and the suggestions under its picture."""
+"""The tiles of a run, and the suggestions below its picture."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Tiles(TextComponent):
     _esm: ClassVar[str] = component_script("tiles")
 
     def draw(self, tiles: Sequence[Tile]) -> None:
-        """Show these."""
+        """Show tiles."""
         self.set_content([asdict(tile) for tile in tiles])
 
 
@@ -27,8 +27,8 @@ class TryChips(TextComponent):
     """Suggestions as buttons.
 
     Args:
-        on_choose: gets the changes of a suggestion that was clicked.
-        defer: has a call made by the event loop.
+        on_choose: function called with the changes of a suggestion that was clicked.
+        defer: lets the event loop make a call.
     """
 
     _esm: ClassVar[str] = component_script("try_chips")
@@ -41,7 +41,7 @@ class TryChips(TextComponent):
         self._shown: dict[str, Suggestion] = {}
 
     def draw(self, suggestions: Sequence[Suggestion], *, is_running: bool) -> None:
-        """Show these; without a run they cannot be clicked."""
+        """Show suggestions; without a run they cannot be clicked."""
         self._shown = {suggestion.text: suggestion for suggestion in suggestions}
         self.set_content(
             {"words": TRY if is_running else TRY_LATER, "chips": list(self._shown), "disabled": not is_running}
@@ -49,5 +49,5 @@ class TryChips(TextComponent):
 
     def _clicked(self, message: Message) -> None:
         suggestion = self._shown.get(message["text"])
-        if suggestion is not None:  # else it is no longer offered
+        if suggestion is not None:  # otherwise it is no longer offered
             self._on_choose(suggestion.changes)

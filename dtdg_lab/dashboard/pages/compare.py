@@ -1,4 +1,4 @@
-"""Page Compare: runs, races and studies, one of them at a time; runs against one target."""
+"""Page Compare: runs, races and studies, of which one kind is shown; runs are compared by reaching a target."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ from dtdg_lab.widgets.run_page import STRETCH, Page
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
 
-LISTED = 100  # newest stored runs
+LISTED = 100  # number of newest stored runs that are listed
 HINT = f"Tick up to {MOST}. Names are yours to change."
 LONELY = "Train or open a second run to compare."
-TICK = {0: "Tick two runs to compare them.", 1: "Tick a second run to compare."}  # by the number that are ticked
+TICK = {0: "Tick two runs to compare them.", 1: "Tick a second run to compare."}  # by the number of ticked runs
 READING, UNREADABLE = "reading…", "can't be read"
 DRAG = "Drag the line to set the target."
 OVER_LABELS: Mapping[str, str] = {"seconds": "seconds", "joules": "joules", "bytes": "bytes sent", "steps": "steps"}
@@ -72,7 +72,7 @@ _RIGHT = ":host { gap: 10px; min-width: 0 !important; }"
 
 
 class ComparePage(Page):
-    """Comparisons of several kinds; one is shown at a time.
+    """Comparisons of several kinds, of which one is shown.
 
     Args:
         parts: the pages of the kinds.

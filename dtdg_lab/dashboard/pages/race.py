@@ -1,4 +1,4 @@
-"""Races in the dashboard: contestants are the settings on display, added one by one; charts and table are live."""
+"""Races in the dashboard: contestants are added from the settings on display; charts and table are live."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dtdg_lab.studies.race_result import Race
 
 
-MOST = 8  # contestants: as many as there are colours
+MOST = 8  # maximum number of contestants, which is the number of colours
 HERE = "the race started here"
 _EMPTY = (
     "Set up a run on the left and press “Add the settings shown”. Change the system or another setting, and add "
@@ -40,15 +40,15 @@ _EMPTY = (
 
 
 class RacePage(Page):
-    """The contestants, the rules, Start and Stop; below, losses against time, joules, bytes and memory, and the table.
+    """The contestants, the rules, Start and Stop; below them losses over time, joules, bytes and memory, and the table.
 
-    One thread runs the race and another draws it, so the page itself never blocks.
+    One thread runs the race and another one draws it, so the page itself never waits.
 
     Args:
-        settings: of the dashboard; contestants take their settings from it.
-        session: whose engines run the race.
-        actions: executes requests off the event loop.
-        runs_dir: folder that gets ``races/``.
+        settings: the dashboard's settings, which contestants take.
+        session: the session whose engines run the race.
+        actions: makes requests outside the event loop.
+        runs_dir: folder in which ``races/`` is created.
     """
 
     title = "Race"
@@ -67,12 +67,12 @@ class RacePage(Page):
         self._past: Race | None = None
         self._drawn: tuple[dict[str, CaptionedFigure], str] = ({}, "")
         self._shown: tuple[dict[str, CaptionedFigure], str] = ({}, "")
-        self._drawer = self.in_background(self._draw, "dashboard-race")  # ends with the page; a race continues
+        self._drawer = self.in_background(self._draw, "dashboard-race")  # ends with the page, while a race continues
         self.charts = PanelCharts("race", defer=actions.later, chart_height=330, **STRETCH)
         self._make_controls()
         self.words = text_line(_EMPTY)
         self.alert = text_line(visible=False, styles=run_page.ALERT)
-        wide = {**TEXT, "overflow-x": "auto", "min-width": "0"}  # a table of many columns scrolls, not the page
+        wide = {**TEXT, "overflow-x": "auto", "min-width": "0"}  # so that a wide table scrolls instead of the page
         self.table = text_line(styles=wide)
         rules = (self.seeds, self.epochs, self.patience, self.seconds, self.loss)
         rows = (
@@ -81,7 +81,7 @@ class RacePage(Page):
             rules,
             (self.name, self.parallel, self.past),
         )
-        controls = [pn.FlexBox(*row, margin=0) for row in rows]  # what does not fit goes into the next line
+        controls = [pn.FlexBox(*row, margin=0) for row in rows]  # what does not fit goes to the next line
         self.panel = pn.Column(*controls, self.alert, self.words, self.table, self.place(self.charts), **STRETCH)
         self._offer()
 
@@ -121,15 +121,15 @@ class RacePage(Page):
 
     @property
     def racing(self) -> bool:
-        """Whether a race started here is running."""
+        """Whether a race that was started here is running."""
         return self._thread is not None and self._thread.is_alive()
 
     @property
     def race(self) -> Race | None:
-        """The race on display: the chosen past race, else the last one started here."""
+        """The race on display: the chosen past race, otherwise the last one that was started here."""
         return self._past or (None if self._runner is None else self._runner.race)
 
-    # user actions
+    # a person's actions
 
     def _add(self) -> None:
         self._show_problem("")
@@ -189,15 +189,15 @@ class RacePage(Page):
         return StopRule(**limits) if limits else None
 
     def _race(self, configs: list[RunConfig], rules: dict[str, Any]) -> None:
-        """Run the whole race; there is no caller to raise to, so the page shows the error."""
+        """Run the whole race; there is no caller, so the page shows errors."""
         try:
             self._runner = prepare(configs, session=self._session, runs_dir=self._runs_dir, progress=False, **rules)
-            if self._to_stop:  # while it was prepared
+            if self._to_stop:  # the stop came while the race was prepared
                 self._runner.stop()
             self._runner.run()
         except Exception as error:
             if self._runner is not None and self._runner.stopped and isinstance(error, RunFailedError):
-                return  # as was asked for
+                return  # the stop was requested
             self._problem = describe(error, "the race failed")
 
     def _stop(self) -> None:
@@ -206,7 +206,7 @@ class RacePage(Page):
             self._actions.do("Stop the race", self._runner.stop)
 
     def _choose(self) -> None:
-        """Show a past race, or again the one started here."""
+        """Show a past race, or again the one that was started here."""
         self._show_problem("")
         if self.past.value:
             self._actions.do("Open the race", partial(open_race, self.past.value), then=self._show_past)
@@ -222,7 +222,7 @@ class RacePage(Page):
     # display
 
     def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
-        """Show what was drawn since; once a second, where ``slow``, have it drawn again where anything has changed."""
+        """Show what was drawn; if ``slow``, which is once per second, draw again what has changed."""
         if self._shown_problem != self._problem:
             self._show_problem(self._problem)
         if self._drawn is not self._shown:
@@ -246,7 +246,7 @@ class RacePage(Page):
         """Draw charts and table of the race in the drawing thread."""
         try:
             self._drawn = race.panels(), race.html()
-        except Exception as error:  # there is no caller to raise to: the page says it
+        except Exception as error:  # there is no caller, so the page shows the error
             self._problem = describe(error, "the race could not be drawn")
 
     def _offer(self) -> None:
@@ -279,4 +279,4 @@ def _number(text: str, label: str, *, is_whole: bool) -> float:
         return int(text) if is_whole else float(text)
     except ValueError as error:
         kind = "whole numbers" if is_whole else "a number"
-        raise ConfigError(f"{label}: cannot read {text!r}; enter {kind}.") from error
+        raise ConfigError(f"{label}: cannot read {text!r}. Enter {kind}.") from error

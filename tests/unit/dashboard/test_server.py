@@ -128,12 +128,12 @@ def test_another_account_is_not_let_in(server: DashboardServer) -> None:
 
 def test_a_token_of_ones_own_and_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DTDG_LAB_STATE", str(tmp_path))
-    with pytest.raises(ConfigError, match=r"5 characters were given\. Allowed: at least 16"):
+    with pytest.raises(ConfigError, match=r"has 5 characters, but at least 16"):
         serve(PretendSession(2), token="short")
     own = serve(PretendSession(2), token="a token with spaces & more")
     assert open_page(own.url)[0] == 200
     own.stop()
-    with pytest.warns(UserWarning, match="everybody who reaches 127.0.0.1 can steer"):
+    with pytest.warns(UserWarning, match="everyone who can reach 127.0.0.1 can control"):
         none = serve(PretendSession(2), token="")
     assert "token" not in none.url and none.token_file is None and open_page(none.url)[0] == 200
     none.stop()
@@ -174,7 +174,7 @@ def test_a_proxy_under_another_name_needs_its_origin(
 
 def test_without_a_token_the_origin_counts_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DTDG_LAB_STATE", str(tmp_path))
-    with pytest.warns(UserWarning, match="everybody who reaches"):
+    with pytest.warns(UserWarning, match="everyone who can reach"):
         server = serve(PretendSession(2), token="", allow_origin="lab.example.org:8443")
     statuses = [connect(server.url, origin=f"http://{host}") for host in ("lab.example.org:8443", "lab.example.org")]
     server.stop()
@@ -213,7 +213,7 @@ def test_ipv6_is_served_under_an_address_that_a_browser_takes(
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"port": 70_000}, "port=70000 is not a port: give a whole number from 0 to 65535"),
+        ({"port": 70_000}, "port=70000 is not a port. Give a whole number from 0 to 65535"),
         ({"port": "http"}, "port='http' is not a port"),
         ({"port": True}, "port=True is not a port"),
         ({"address": ""}, "address='' is not an address"),

@@ -150,7 +150,7 @@ def test_the_bar_is_striped_while_its_length_is_unknown_and_hidden_without_a_run
 
 def test_a_missing_engine_is_said_and_neither_run_nor_resume_is_possible():
     shown = head(status="stopped", engines_ready=1)
-    assert notice(shown) == "1 of 2 engines is missing. No run can be started without."
+    assert notice(shown) == "1 of 2 engines is missing. No run can start until all engines are ready."
     assert [button.action for button in shown.notice.buttons] == ["repair"]
     assert all(button.disabled for button in shown.buttons)
 

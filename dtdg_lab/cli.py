@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    0 on success, 1 if a run failed, 2 if the command could not be executed (one message on stderr), and 128 and its
-    number for a signal that interrupted a run. A reader that closes its end of a pipe early, such as ``head``, is no
-    error: 0.
+    The code is 0 on success, 1 if a run failed, 2 if the command could not be carried out (with one message on stderr),
+    and 128 plus the signal's number if a signal interrupted a run. It is also 0 if the reader of a pipe, such as
+    ``head``, closes it early.
     """
     parsed = _parser().parse_args(arguments)
     try:
@@ -57,12 +57,12 @@ def _register(files: Sequence[str]) -> None:
 
 
 def _reader_has_left() -> bool:
-    """Return True if the reader has closed standard output; remaining output is then discarded."""
+    """Return whether the reader has closed standard output; further output is then discarded."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     if not any(state & (select.POLLERR | select.POLLHUP) for _, state in poll.poll(0)):
         return False
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes again as it ends
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # needed since the interpreter flushes when it ends
     return True
 
 
@@ -175,13 +175,15 @@ def _add_export(commands: Any) -> argparse.ArgumentParser:
 
 def _port(text: str) -> int:
     if not text.isdigit() or not 0 <= int(text) <= 65_535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a whole number from 0 to 65535 (0 takes a free one)")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a port. Give a whole number from 0 to 65535; 0 takes a free one"
+        )
     return int(text)
 
 
 def _positive(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a count: a whole number of at least 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a count. Give a whole number of at least 1")
     return int(text)
 
 
@@ -219,7 +221,7 @@ def _config(file: Path | None, texts: Sequence[str]) -> RunConfig:
 
 
 def _setting(text: str) -> tuple[str, Any]:
-    """Return name and value of ``NAME=VALUE``; text that is not of the option's type is left to its check."""
+    """Return name and value of ``NAME=VALUE``; a text that does not fit the option's type is checked later."""
     from dtdg_lab.config.options import OPTIONS
 
     name, equals, value = text.partition("=")
@@ -236,7 +238,7 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _run_on_engines(config: RunConfig, runs_dir: Path) -> Run:
-    """Return a run that has ended; a signal to this process interrupts it."""
+    """Train on engines and return the run after its end; a signal to this process interrupts it."""
     from dtdg_lab.cluster.session import Session
     from dtdg_lab.cluster.stop_signals import StopSignals
     from dtdg_lab.runs.progress import show_progress
@@ -274,7 +276,7 @@ def _demo(parsed: argparse.Namespace) -> int:
 
 
 def _report(run: Any, as_json: bool) -> int:
-    """Print the result of a run and the path of its report; the exit code is 1 if it failed."""
+    """Print the result of a run and the path of its report; return 1 if it failed, otherwise 0."""
     summary, splits = run.summary, ("train", "validation", "test")
     if as_json:
         print(json.dumps(summary, indent=2, default=str))
@@ -291,11 +293,11 @@ def _dash(parsed: argparse.Namespace) -> int:
     from dtdg_lab.dashboard.server import Endpoint, serve
 
     served: dict[str, Any] = {"prefix": parsed.prefix, "allow_origin": parsed.allow_origin}
-    Endpoint.open(parsed.port, parsed.address, **served)  # before engines are started for nothing
+    Endpoint.open(parsed.port, parsed.address, **served)  # checked before engines are started
     with Session(ranks=parsed.ranks) as session:
         server = serve(session, parsed.port, parsed.address, token=parsed.token, **served)
         print(f"The dashboard is at {server.url} (Ctrl-C ends it).", flush=True)
-        with contextlib.suppress(KeyboardInterrupt):  # as the line says
+        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends the server
             server.wait()
     return 0
 
@@ -347,7 +349,7 @@ def _study(parsed: argparse.Namespace) -> int:
 
     if parsed.study.endswith(".json"):
         if parsed.quick:
-            raise ConfigError("--quick applies to shipped studies only: a sweep file defines its own runs.")
+            raise ConfigError("--quick applies only to shipped studies; a sweep file defines its own runs.")
         sweep, name = Sweep.load(parsed.study), parsed.name or Path(parsed.study).stem
     else:
         sweep = preset_sweep(preset(parsed.study), None, quick=parsed.quick)

@@ -1,7 +1,7 @@
-"""Capabilities of this machine, with a remedy for each missing one.
+"""What this machine can run and measure, with a remedy for everything that is missing.
 
-Torch and DGL are probed in child processes, so that the caller does not import them, and a crash or a hang of an
-import becomes a finding like any other. This module and ``cli`` lie above all other layers.
+Torch and DGL are imported in child processes, so that the caller does not import them and a crash or hang of an import
+becomes a finding. This module and ``cli`` are above all other layers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ State = Literal["yes", "partly", "no"]
 _PACKAGES = ("numpy", "torch", "dgl", "jupyterlab", "ipywidgets", "plotly", "panel", "ipyparallel", "nvidia-ml-py")
 _INSTALL = "`make env`, or `pip install -e .[lab] -c constraints.txt` in this environment"
 
-# Each prints lines of JSON; only the last one is read. Other output of libraries is ignored.
+# Each prints lines of JSON, of which only the last one is read. Other output of libraries is ignored.
 _TORCH_PROBE = """
 import json, torch
 import torch.distributed as dist
@@ -57,12 +57,12 @@ import dgl
 assert dgl.graph(([0, 1, 2, 3], [1, 2, 3, 0])).in_degrees().sum().item() == 4
 print(json.dumps({"version": dgl.__version__}))
 """
-_LIBRARIES = {"metis": "pymetis", "hypergraph": "mtkahypar"}  # of partitioners that need one
+_LIBRARIES = {"metis": "pymetis", "hypergraph": "mtkahypar"}  # partitioner -> the library that it needs
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One capability: whether it is available, its description, and the remedy if it is missing."""
+    """One capability: whether it is available, a description, and the remedy if it is missing."""
 
     name: str
     state: State
@@ -71,10 +71,10 @@ class Finding:
 
 
 def environment_report(*, timeout_s: float = 90.0, rapl_root: Path | str = POWERCAP) -> list[Finding]:
-    """Check this machine and installation; takes a few seconds, because torch and DGL are imported in child processes.
+    """Check this machine and installation; takes a few seconds, since torch and DGL are imported in child processes.
 
     Args:
-        timeout_s: maximum import time of torch and of DGL.
+        timeout_s: longest time allowed for importing torch and for importing DGL.
         rapl_root: the powercap folder.
     """
     with ThreadPoolExecutor() as pool:
@@ -100,7 +100,7 @@ def format_report(findings: list[Finding]) -> str:
 
 
 def _finding(name: str, is_available: object, value: str, remedy: str) -> Finding:
-    """Return a capability that is available or not; the remedy is for a missing one."""
+    """Return a capability that is available or missing; the remedy is for a missing one."""
     return Finding(name, "yes", value) if is_available else Finding(name, "no", value, remedy)
 
 
@@ -108,7 +108,7 @@ def _python() -> Finding:
     value = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     if sys.version_info >= (3, 12):
         return Finding(
-            "python", "partly", value, "DGL has no build for this Python: use 3.11 (conda: environment.yml)."
+            "python", "partly", value, "DGL has no build for this Python. Use 3.11 (conda: environment.yml)."
         )
     return Finding("python", "yes", value)
 
@@ -129,7 +129,7 @@ def _version(distribution: str) -> str | None:
 
 
 def _gpu_names() -> list[str] | str:
-    """Return the names of the GPUs from NVML, or the reason for none."""
+    """Return the names of the GPUs from NVML, or the reason why there are none."""
     try:
         nvml = start_nvml()
     except NotAvailableError as error:
@@ -155,7 +155,7 @@ def _nvml(gpus: list[str] | str) -> Finding:
 
 
 def _probed(code: str, timeout_s: float) -> dict[str, Any] | str:
-    """Return the output of the probe, or the reason for none."""
+    """Return the output of a probe, or the reason why there is none."""
     command, env = [sys.executable, "-P", "-c", code], {**environment(), "DGLBACKEND": "pytorch"}
     try:
         process = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, env=env, check=False)
@@ -196,7 +196,7 @@ def _dgl(probe: dict[str, Any] | str, gpus: list[str] | str) -> Finding:
 
 
 def _partitioners() -> list[Finding]:
-    """Cut a ring of eight nodes in two with each partitioner that needs a library."""
+    """Return whether each partitioner that needs a library works, by cutting a ring of eight nodes in two."""
     ring = Snapshot(np.arange(9), np.roll(np.arange(8, dtype=np.int32), 1))
     zeros = np.zeros((1, 8), np.float32)
     graph = DynamicGraph("ring", (ring,), zeros[..., None], zeros, zeros, source="environment report", edge_life=1)

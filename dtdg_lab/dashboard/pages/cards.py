@@ -1,4 +1,4 @@
-"""Paper cards in the dashboard: one system at a time, with live charts in place of static ones."""
+"""System cards in the dashboard: one system at a time, with live charts instead of static ones."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 _WORDS = {"font-size": "13px", "color": coloured("soft")}
 _CARD = {"color": coloured("text"), "overflow-x": "auto", "max-width": "100%"}
-# full width: a line of code scrolls, and text is not cut
+# full width: lines of code scroll, and text is not cut off
 _AS_WIDE = ".bk-clearfix { display: block !important; }"
 
 
 class _CardResult(NamedTuple):
-    """The result of the thread for a system."""
+    """The thread's result for a system."""
 
     system: str
     html: str
@@ -37,10 +37,10 @@ class _CardResult(NamedTuple):
 
 
 class CardPage(Page):
-    """A choice of systems by paper, the chosen one's charts, and its card under them.
+    """A choice of systems by paper, the charts of the chosen system, and its card below them.
 
-    Cards are made by a thread. While the run that is followed is of the chosen system, the card shows that run's
-    charts. ``defer(call)`` schedules a call in the event loop.
+    A thread makes the cards. If the run on display has the chosen system, the card shows that run's charts.
+    ``defer(call)`` lets the event loop make a call.
     """
 
     title = "Papers"
@@ -59,13 +59,13 @@ class CardPage(Page):
         self.system.stylesheets = [tipped("System whose card is shown. The run does not change.")]
         self.system.param.watch(lambda event: defer(self._ask), "value")
         self.words = text_line(margin=(2, 10), styles=_WORDS)
-        # its formulas are TeX, which Bokeh's MathJax shows
+        # its formulas are TeX, which Bokeh's MathJax renders
         self.card = text_line(styles=_CARD, stylesheets=[_AS_WIDE])
         self.charts = PanelCharts("card", defer=defer, chart_height=320, **STRETCH)
         self.panel = pn.Column(self.system, self.words, self.place(self.charts), self.card, **STRETCH)
 
     def follow(self, run: Run | None) -> None:
-        """Show another run's charts on the card of its system, which is then chosen."""
+        """Show another run's charts on the card of its system, which becomes the chosen one."""
         self._run, self._version, self._of_run = run, -1, {}
         if run is not None and run.config.system in TEXTS:
             self.system.value = run.config.system
@@ -78,7 +78,7 @@ class CardPage(Page):
         super().open()
 
     def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
-        """Draw what the run has recorded since, once a second."""
+        """Draw what the run has recorded since the last call, once per second."""
         run = self._run
         if not slow or run is None or run.version == self._version:
             return
@@ -87,13 +87,13 @@ class CardPage(Page):
             same = run.config.system == self.system.value
             try:
                 self._of_run = _first(run_cards(catalogue.system(self.system.value), run)) if same else {}
-            except LabError:  # it has recorded nothing yet: the small graph's charts stay
+            except LabError:  # the run has recorded nothing yet, so the small graph's charts stay
                 self._of_run = {}
         self._draw()
 
     @property
     def _name(self) -> str:
-        """Key of the system and its kind of charts, the run's or the small graph's, which need different names."""
+        """Name of the system and its kind of charts: a run's and the small graph's charts need different names."""
         return f"{self.system.value}-{'run' if self._of_run else 'small'}"
 
     @property
@@ -103,7 +103,7 @@ class CardPage(Page):
         return self._result.panels if self._result and self._result.system == self.system.value else []
 
     def _ask(self) -> None:
-        """Request the chosen card, unless it exists."""
+        """Request the chosen card, unless it was already requested."""
         name = self.system.value
         if name != self._asked:
             self._asked, self._version, self._of_run = name, -1, {}
@@ -111,7 +111,7 @@ class CardPage(Page):
             self._maker.ask(name)
 
     def _make(self, name: str) -> None:
-        """Make a card in the thread; it raises nothing."""
+        """Make a card in the thread; never raises."""
         try:
             card = Card(name)
             panels = card.pictures
@@ -139,7 +139,7 @@ class CardPage(Page):
 
 
 def _first(cards: Mapping[Chart, CaptionedFigure]) -> dict[Chart, CaptionedFigure]:
-    """Return the pictures, which are as wide as the page, and the first few of the others."""
+    """Return the main pictures, which are as wide as the page, and the first few of the other charts."""
     pictures = {chart: panel for chart, panel in cards.items() if chart.section == "picture"}
     other_charts = [chart for chart in cards if chart not in pictures]
     return pictures | {chart: cards[chart] for chart in other_charts[:MOST]}

@@ -1,4 +1,4 @@
-"""Checkpoints of the run on display: save one, fork a run from one under other settings, replay the run."""
+"""Checkpoints of the run on display: save one, start a new run from one with other settings, or replay the run."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _WORDS = {"margin": (0, 8, 4, 9), "width": 262, "styles": {"font-size": "12px", 
 
 
 class Branch(Page):
-    """What can be made of the run that is shown, folded away under the settings.
+    """What can be done with the run on display, folded below the settings.
 
     Args:
-        settings: whose controls give a fork its settings.
-        session: whose engines train forks and replays.
-        actions: executes requests.
+        settings: the dashboard's settings, which a fork takes.
+        session: the session whose engines train forks and replays.
+        actions: makes requests.
         clear: removes an old message before a new request.
     """
 
@@ -77,7 +77,7 @@ class Branch(Page):
             self._clear()
             ask(self._run)
 
-    # user actions
+    # a person's actions
 
     def _fork(self, run: Run) -> None:
         checkpoint = self._chosen
@@ -101,7 +101,7 @@ class Branch(Page):
         """Return the settings of the controls that differ from those of a checkpoint.
 
         Raises:
-            ConfigError: the values are incompatible.
+            ConfigError: the settings are incompatible.
         """
         settings, checkpoint_settings = (
             self._settings.config().flat,
@@ -117,14 +117,14 @@ class Branch(Page):
         self._show((), ())
 
     def enable(self, state: str, *, free: bool) -> None:
-        """Enable the actions that are possible; ``free`` means that engines are idle."""
+        """Enable the actions that are possible; ``free`` says whether engines are idle."""
         active = state in ACTIVE
         self.keep.disabled = state not in ("running", "paused")
         self.fork.disabled = active or not free or self._chosen is None
         self.replay.disabled = active or not free or self._run is None
 
     def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
-        """Look for new checkpoints, where they are shown, and for the end of a replay, once a second."""
+        """Once per second, look for new checkpoints if they are shown, and for the end of a replay."""
         if not slow:
             return
         if self._run is not None and not self.panel.collapsed:
@@ -140,7 +140,7 @@ class Branch(Page):
     def _read(self, path: Path) -> None:
         try:
             files = tuple(sorted((file.name, file.stat().st_mtime_ns) for file in (path / "checkpoints").glob("*.pt")))
-        except OSError:  # one was removed just now: the next poll is in a second
+        except OSError:  # a file was just removed; the next call is in a second
             return
         if files != self._files:
             checkpoints = stored_checkpoints(path / "checkpoints")
@@ -164,13 +164,13 @@ class Branch(Page):
             return
         try:
             self.changes.value = html.escape(self._words(checkpoint))
-        except LabError as error:  # the same error as the Run button's
+        except LabError as error:  # the Run button has the same error
             self.changes.value = html.escape(str(error))
 
     def _words(self, checkpoint: StoredCheckpoint) -> str:
         differences = join_words([f"{name}={value!r}" for name, value in self._changed(checkpoint).items()])
         if checkpoint.epoch >= self._settings.config().epochs:
-            return f"All {checkpoint.epoch} epochs are trained: a fork from here needs more epochs."
+            return f"All {checkpoint.epoch} epochs are trained, so a fork from here needs more epochs."
         return f"From there on, a fork differs by {differences}." if differences else "A fork repeats this run."
 
 

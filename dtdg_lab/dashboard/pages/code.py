@@ -1,4 +1,4 @@
-"""Page Code: the present settings as a Python cell and as JSON."""
+"""Page Code: the current settings as a Python cell and as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ALWAYS = ("system", "dataset", "model", "ranks", "epochs", "seed", "learning_ra
 
 
 def as_arguments(config: RunConfig) -> dict[str, object]:
-    """Return the flat settings that differ from the defaults of ``RunConfig``, and always the main ones."""
+    """Return the settings that differ from the defaults of ``RunConfig``, and the main settings."""
     names = {name: getattr(config, name) for name in ("system", "dataset", "model", "ranks", "protocol")}
     plain = RunConfig(**names)
     always_shown = _ALWAYS if config.protocol == RunConfig.model_fields["protocol"].default else (*_ALWAYS, "protocol")
@@ -43,7 +43,7 @@ def as_json(config: RunConfig) -> str:
 
 
 class CodePage(Page):
-    """The present settings as a Python cell and as JSON."""
+    """The current settings as a Python cell and as JSON."""
 
     title = "Code"
 
@@ -61,7 +61,7 @@ class CodePage(Page):
         self._write()
 
     def _write(self) -> None:
-        """Write the settings of the controls, or why they are not valid."""
+        """Write the settings of the controls, or why they are invalid."""
         try:
             config = self._settings.config()
         except LabError as error:

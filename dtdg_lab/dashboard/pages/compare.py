@@ -119,13 +119,13 @@ class ComparePage(Page):
 
 @dataclass(slots=True)
 class _StoredRuns:
-    """What the reading thread has found.
+    """What the reading thread has read.
 
     Attributes:
-        listed: stored runs by id.
-        tables: of those that were opened.
-        problems: of those that could not be opened.
-        names: that people gave the session's runs.
+        listed: id of a stored run -> its entry in the list.
+        tables: id of a run that was opened -> its tables.
+        problems: id of a run that could not be opened -> the reason.
+        names: id of a run of the session -> the name that a person gave it.
     """
 
     listed: dict[str, ListedRun] = field(default_factory=dict)
@@ -136,17 +136,17 @@ class _StoredRuns:
 
 @dataclass(frozen=True, slots=True)
 class _ReadRequest:
-    """What the thread shall read: the tables of stored runs, and the names of the session's."""
+    """What the thread must read: the tables of stored runs, and the names of the session's runs."""
 
     stored: tuple[Path, ...]
     session: tuple[Path, ...]
 
 
 class RunsPage(Page):
-    """Runs of the session and stored ones against one target: who was first, and what it cost.
+    """Runs of the session and stored runs, compared by when and at what cost they reach a target.
 
     Args:
-        actions: where requests are executed.
+        actions: makes requests.
         runs_dir: the folder of stored runs, of this session and of earlier ones.
     """
 
@@ -162,7 +162,7 @@ class RunsPage(Page):
         self._over: Spending = "seconds"
         self._is_smooth = True
         self._target: float | None = None
-        self._target_before: float | None = None  # while it is dragged
+        self._target_before: float | None = None  # the target before it is dragged
         self._reference: RunConfig | None = None
         self._names: dict[str, str] = {}
         self._named: tuple[Any, ...] = ()
@@ -191,7 +191,7 @@ class RunsPage(Page):
         self.panel = pn.Column(grid, **STRETCH)
 
     def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
-        """Send the figure whose turn it is; once a second, list the runs and compare them again."""
+        """Send the figure whose turn it is; once per second, list the runs and compare them again."""
         if slow:
             self._session = {run.id: run for run in runs}
             self._ask()
@@ -201,7 +201,7 @@ class RunsPage(Page):
     # reading, in a thread
 
     def _ask(self) -> None:
-        """Have the thread list the stored runs, and open those that are compared."""
+        """Let the thread list the stored runs, and open those that are compared."""
         unknown = [name for name in self._choice.colours if name not in self._session and name in self._read.listed]
         stored = [self._read.listed[name].path for name in unknown if name not in self._read.tables]
         session = [run.path for run in self._session.values()]
@@ -241,7 +241,7 @@ class RunsPage(Page):
         if changed or read.tables or read.problems:
             self._show()
 
-    # what a person does
+    # a person's actions
 
     def _hear_list(self, message: Message) -> None:
         if "tick" in message:
@@ -288,7 +288,7 @@ class RunsPage(Page):
     # display
 
     def _show(self, *, is_urgent: bool = False) -> None:
-        """Show the list, and the comparison where anything has changed."""
+        """Show the list, and the comparison if anything has changed."""
         session = [self._listed(run) for run in reversed(self._session.values())]
         stored = [run for name, run in self._read.listed.items() if name not in self._session]
         reasons = self._choice.choose(session, stored)
@@ -314,14 +314,14 @@ class RunsPage(Page):
             self._draw(comparison, is_alone=is_alone, is_urgent=is_urgent)
 
     def _can_tick(self, run: ListedRun, reasons: Mapping[str, str]) -> bool:
-        """Return whether a run that is not compared could be."""
+        """Return whether a run that is not compared could be compared."""
         return not (run.problem or run.id in self._read.problems or reasons.get(run.id))
 
     def _draw(self, comparison: ComparedRuns, *, is_alone: bool, is_urgent: bool) -> None:
-        """Draw a comparison; the locks of its runs are held.
+        """Draw a comparison; the caller holds the locks of its runs.
 
         Args:
-            comparison: of the runs that are ticked.
+            comparison: comparison of the ticked runs.
             is_alone: whether there is no other run that could be ticked.
             is_urgent: whether the losses are drawn at once.
         """
@@ -342,33 +342,35 @@ class RunsPage(Page):
         self.cards.show("loss-and-energy", trade_card(comparison), trade_caption(comparison))
 
     def _listed(self, run: Run) -> ListedRun:
-        """Return a run of the session as it is listed."""
+        """Return a run of the session as an entry of the list."""
         with run.lock:
             config, epoch = run.live.started_config, run.live.progress.epoch
         return ListedRun(run.id, run.path, config, ended_text(run.status, epoch), self._read.names.get(run.id, ""))
 
     def _tables(self, run_id: str) -> RunTables | None:
-        """Return the tables of a run; None where they are not read yet, or cannot be read."""
+        """Return the tables of a run; None if they were not read yet, or cannot be read."""
         run = self._session.get(run_id)
         return self._read.tables.get(run_id) if run is None else run.live
 
     @contextmanager
     def _locked(self, run_ids: Mapping[str, Any]) -> Iterator[None]:
-        """Hold the locks of the session's runs among these."""
+        """Hold the locks of those runs of the session that are among the given ones."""
         with held(*(run.lock for name, run in self._session.items() if name in run_ids)):
             yield
 
     def _forget_target(self, compared: Sequence[ListedRun]) -> None:
-        """Forget a target that was set for losses of other data."""
+        """Forget the target if it was set for losses of other data."""
         reference = compared[0].config if compared else None
         if reference is not None and self._reference is not None and difference_of_data(reference, self._reference):
             self._target = self._target_before = None
         self._reference = reference or self._reference
 
     def _name(self, session: Sequence[ListedRun], stored: Sequence[ListedRun]) -> None:
-        """Name the runs that are compared by what differs among them, and each other one beside these."""
+        """Name the compared runs by how they differ, and each other run by how it differs from these."""
         readable = {run.id: run for run in (*session, *stored) if run.config is not None}
-        compared = sorted(run_id for run_id in readable if run_id in self._choice.colours)  # by time: the second is (2)
+        compared = sorted(
+            run_id for run_id in readable if run_id in self._choice.colours
+        )  # by time, so the second gets (2)
         state = (tuple((run.id, run.name) for run in readable.values()), tuple(compared))
         if state == self._named:
             return

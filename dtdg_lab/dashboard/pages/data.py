@@ -29,18 +29,18 @@ from dtdg_lab.visualization.graphs.statistics import (
 from dtdg_lab.widgets.chart_cards import PanelCharts
 from dtdg_lab.widgets.run_page import STRETCH, BackgroundWorker, Page, describe
 
-# The chosen graph's statistics, computed by a thread: the page must not wait for a file or a generator.
+# Statistics of the chosen graph, which a thread computes, since the page must not wait for a file or a generator.
 
 
 NARROW = 210  # pixels: a text among controls
-MOST_ROWS = 3_000_000  # edges of a file, or of all snapshots of a generator, that are loaded for a chart only
-MOST_ALIVE = 10 * MOST_ROWS  # each counted once for every interval of its life
-KEPT = 12
+MOST_ROWS = 3_000_000  # largest number of edges, in a file or in all snapshots of a generator, loaded only for charts
+MOST_ALIVE = 10 * MOST_ROWS  # the same if an edge counts once for every interval of its life
+KEPT = 12  # number of descriptions that are kept
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """The result for a choice: statistics, or in ``why_not`` why there are none."""
+    """The result for a choice: statistics, or in ``why_not`` the reason why there are none."""
 
     config: RunConfig
     statistics: GraphStatistics | None = None
@@ -48,13 +48,13 @@ class Description:
 
 
 def data_key(config: RunConfig) -> tuple[Any, ...]:
-    """Return what the graph and its split depend on: equal keys give equal charts."""
+    """Return the settings on which the graph and its split depend; equal keys have equal charts."""
     options = tuple(sorted(config.options.get("datasets", {}).items()))
     return (config.dataset, config.protocol, config.seed if is_generated(config.dataset) else 0, options)
 
 
 def why_not(config: RunConfig) -> str:
-    """Return why a graph is not loaded for a chart only; empty where it is."""
+    """Return why a graph is not loaded only for charts; empty if it is."""
     if is_stored(config.dataset):
         return ""
     if ("datasets", config.dataset) in ABSENT:
@@ -67,11 +67,11 @@ def why_not(config: RunConfig) -> str:
         rows = _info(config).rows or 0
     if rows <= MOST_ROWS and rows * config["edge_life"] <= MOST_ALIVE:
         return ""
-    return f"{rows:,} edges that live {config['edge_life']} intervals are too many to load for a chart only"
+    return f"{rows:,} edges that live {config['edge_life']} intervals are too many to load only for charts"
 
 
 def is_here(config: RunConfig) -> bool:
-    """Return whether a config's graph is available offline."""
+    """Return whether a config's graph is available without the internet."""
     if ("datasets", config.dataset) in ABSENT:
         return False
     return is_stored(config.dataset) or is_generated(config.dataset) or _info(config).on_this_machine
@@ -86,14 +86,14 @@ def describe_data(config: RunConfig) -> Description:
     try:
         refused = why_not(config)
         return Description(config, why_not=refused) if refused else Description(config, statistics_of(load_for(config)))
-    except Exception as error:  # there is no caller to raise to: the page says it
+    except Exception as error:  # there is no caller, so the page shows the error
         return Description(config, why_not=describe(error, f"{config.dataset} could not be described"))
 
 
 class GraphLoader(BackgroundWorker[RunConfig]):
-    """Describes the latest requested graph; earlier requests that have not begun are skipped.
+    """Describes the graph that was requested last; earlier requests that have not started are dropped.
 
-    ``on_done(described)`` is called by the thread.
+    The thread calls ``on_done(described)``.
     """
 
     def __init__(self, on_done: Callable[[Description], None]) -> None:
@@ -104,21 +104,21 @@ class GraphLoader(BackgroundWorker[RunConfig]):
     def _describe(self, config: RunConfig) -> None:
         key = data_key(config)
         description = self._known.get(key) or describe_data(config)
-        if description.statistics is not None:  # a graph that is missing now may be there once a run has fetched it
+        if description.statistics is not None:  # others are tried again, since a run may download the graph
             self._known[key] = description
         while len(self._known) > KEPT:
             self._known.pop(next(iter(self._known)))
         self._on_done(description)
 
 
-# The chosen graph: a small picture beside the controls, and a page of charts.
+# The chosen graph: a small picture next to the controls, and a page of charts.
 
 
 READING = "reading the graph …"
 
 
 class GraphPage(Page):
-    """What the chosen data set looks like over time; ``defer(call)`` has a call made by the event loop.
+    """How the chosen data set changes over time; ``defer(call)`` lets the event loop make a call.
 
     A thread reads and describes the graph.
     """
@@ -142,7 +142,7 @@ class GraphPage(Page):
         self._follow_settings()
 
     def figures(self) -> dict[str, Figure]:
-        """Return the charts of the page; without a graph they are empty and give the reason."""
+        """Return the charts of the page; without a graph they are empty and show the reason."""
         if self._view is not None:
             return self._view.figures()
         note = "<br>".join(textwrap.wrap(self._note, 44))
@@ -158,17 +158,17 @@ class GraphPage(Page):
         self.charts.draw({name: (figure, captions[name]) for name, figure in self.figures().items()})
 
     def _follow_settings(self) -> None:
-        """Ask for the graph of the present settings where it is another than before."""
+        """Request the graph of the current settings if it is another one than before."""
         try:
             config = self._settings.config()
-        except LabError:  # incompatible settings: the page Code shows the error
+        except LabError:  # incompatible settings, which the page Code reports
             return
         if data_key(config) != self._key:
             self._key = data_key(config)
             self._loader.ask(config)
 
     def again(self) -> None:
-        """Try again to draw a graph that could not be drawn: a run may have downloaded it."""
+        """Try again to draw a graph that could not be drawn, since a run may have downloaded it."""
         if self._view is None and self._note != READING:
             self._key = None
             self._follow_settings()
@@ -176,7 +176,7 @@ class GraphPage(Page):
     def _show(self, description: Description) -> None:
         config, statistics = description.config, description.statistics
         if data_key(config) != self._key:
-            return  # another one has been chosen since
+            return  # another graph was chosen since
         if statistics is None:
             self._view, self._note = None, description.why_not
             self.picture.value = message_html(f"No chart: {description.why_not}.")

@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 # Partitions of the chosen graph.
 
 
-NOT_HERE = "The graph is not on this machine yet: a run, or lab.datasets.load({name!r}), downloads it."
+NOT_HERE = "The graph is not on this machine yet. A run, or lab.datasets.load({name!r}), downloads it."
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRequest:
-    """Measure a config's graph cut in ``parts`` by each of the partitioners; the config's model aggregates."""
+    """A request to partition a config's graph into ``parts`` by each of some partitioners, and to measure this."""
 
     config: RunConfig
     parts: int
@@ -52,7 +52,7 @@ class PartitionRequest:
 
 @dataclass(frozen=True, slots=True)
 class PartitionAnswer:
-    """The result of one partitioner: the cost of its partition, or in ``why_not`` why there is none."""
+    """The result of one partitioner: the cost of its partition, or in ``why_not`` the reason why there is none."""
 
     partitioner: str
     facts: PartitionFacts | None = None
@@ -63,25 +63,25 @@ def _measure_partition(graph: DynamicGraph, name: str, request: PartitionRequest
     try:
         measured = partition_graph(graph, name, request.parts, **_settings(request.config))
         return PartitionAnswer(name, PartitionFacts.read(measured.to_dict()))
-    except Exception as error:  # a partitioner that fails leaves the others; there is no caller to raise to
+    except Exception as error:  # there is no caller, and other partitioners must still be measured
         return PartitionAnswer(name, why_not=describe(error, f"partitioner {name} failed"))
 
 
 def _settings(config: RunConfig) -> dict[str, Any]:
-    """Return the settings that partitions and the rows sent between them depend on."""
+    """Return the settings on which partitions and the rows sent between parts depend."""
     read = ("seed", "model", "layers", "hidden", "protocol")
     options = {**config.options.get("models", {}), **{name: config[name] for name in partition_settings()}}
     return {**{name: config[name] for name in read}, **options}
 
 
-# Partitions beside each other as a table: one row for each partitioner, the best of every column in bold.
+# Partitions side by side in a table: one row per partitioner, with the best value of each column in bold.
 
 
 READING = (
     "Smaller is better everywhere; the best value of a column is bold. Cut edges cause halo rows, which are exchanged "
     "(adgnn-t) or copied (pygt-dist). Imbalance is the largest partition over the mean; 1 is balanced. Memory is "
-    "the largest partition's, with rows exchanged or copied. Rows and edges are summed over the snapshots that are "
-    "trained on."
+    "that of the largest partition, with rows exchanged or copied. Rows and edges are summed over the snapshots that "
+    "are trained."
 )
 
 
@@ -90,8 +90,8 @@ def table_html(measured: Mapping[str, PartitionFacts], refused: Mapping[str, str
 
     Args:
         measured: partitioner -> its partition.
-        refused: partitioner -> why there is no partition.
-        waiting: partitioners still to be measured.
+        refused: partitioner -> why it has no partition.
+        waiting: partitioners that are not measured yet.
     """
     rows = {name: _cells(facts) for name, facts in measured.items()}
     return render(
@@ -105,7 +105,7 @@ def table_html(measured: Mapping[str, PartitionFacts], refused: Mapping[str, str
 
 
 def _cells(facts: PartitionFacts) -> list[tuple[str, float, str]]:
-    """Return the text of each cell, its value for comparison, and its tooltip."""
+    """Return the text of each cell, its value for comparisons, and its tooltip."""
     totals, shares = facts.totals, {name: format_percent(value) for name, value in facts.shares.items()}
     halo, replicated = (f"{totals[name]:,.0f}" for name in ("halo", "replicated"))
     edges = f"{totals['cut_edges']:,.0f} of {totals['all_edges']:,.0f} edges"
@@ -124,7 +124,7 @@ def _cells(facts: PartitionFacts) -> list[tuple[str, float, str]]:
     ]
 
 
-# Node partitions: measured before a run uses them, side by side, and in detail as a run has them.
+# Node partitions: measured before a run uses them, side by side, and in detail as a run uses them.
 
 
 AS_SET = "as set on the left"
@@ -136,10 +136,10 @@ _SCROLLING = {"overflow-x": "auto", "max-width": "100%"}
 
 
 class PartitionPage(Page):
-    """Choice of data, parts and partitioners; a table of what each would cost; the microscope of the one looked at.
+    """Choices of data, parts and partitioners; a table of what each would cost; and charts of the selected partition.
 
-    A run's own partition can be selected too. ``defer(call)`` schedules a call in the event
-    loop; partitions are computed and measured by a thread.
+    A run's own partition can be selected too. ``defer(call)`` lets the event loop make a call; a thread computes and
+    measures partitions.
     """
 
     title = "Partition"
@@ -152,7 +152,7 @@ class PartitionPage(Page):
         self._refused: dict[str, str] = {}
         self._run: Run | None = None
         self._run_partitions: list[PartitionFacts] = []
-        self._sent: float | None = None  # bytes of a step of the run
+        self._sent: float | None = None  # bytes that a step of the run sends
         self._version = -1
         self._worker = self.in_background(self._work, "dashboard-partitions")
         self._make_widgets(defer)
@@ -193,30 +193,30 @@ class PartitionPage(Page):
         looked_at = (self.looked_at, self.tiles, self.place(self.charts))
         return pn.Column(request_row, self.partitioners, self.status, self.table, self.reading, *looked_at, **STRETCH)
 
-    # user actions
+    # a person's actions
 
     def _follow_settings(self) -> None:
-        """Follow the run's number of partitions where it has several."""
+        """Take the number of parts from the settings, if it can be chosen here."""
         try:
             config = self._settings.config()
-        except LabError:  # settings that do not go together: the page Code says so
+        except LabError:  # incompatible settings, which the page Code reports
             return
         if config.parts in self.parts.options and self._request is None:
             self.parts.value = config.parts
 
     def _measure(self) -> None:
-        """Send the request to the thread; earlier measurements are discarded."""
+        """Send the request to the thread; earlier measurements are dropped."""
         names = tuple(name for name in catalogue.names("partition") if name in self.partitioners.value)
         try:
             config = self._settings.config()
             if self.data.value:
-                task = dataset_tasks(self.data.value)[0]  # partitions do not depend on it
+                task = dataset_tasks(self.data.value)[0]  # any task, since partitions do not depend on it
                 config = config.replace(dataset=self.data.value, task=task)
         except LabError as error:
             show_text(self.status, str(error), problem=True)
             return
         if not names:
-            show_text(self.status, "No partitioner is selected: tick at least one.", problem=True)
+            show_text(self.status, "No partitioner is selected. Tick at least one.", problem=True)
             return
         self._request = PartitionRequest(config, self.parts.value, names)
         self._measured, self._refused = {}, {}
@@ -238,13 +238,13 @@ class PartitionPage(Page):
                     self._defer(partial(self._take_answer, request, _measure_partition(graph, name, request)))
             else:
                 why_not = NOT_HERE.format(name=request.config.dataset)
-        except Exception as error:  # there is no caller to raise to: the page says it
+        except Exception as error:  # there is no caller, so the page shows the error
             why_not = describe(error, f"{request.config.dataset} could not be read")
         self._defer(lambda: self._end_request(request, why_not))
 
     def _take_answer(self, request: PartitionRequest, outcome: PartitionAnswer) -> None:
         if request is not self._request:
-            return  # another measurement has been requested since
+            return  # another measurement was requested since
         if outcome.facts is None:
             self._refused[outcome.partitioner] = outcome.why_not
         else:
@@ -262,7 +262,7 @@ class PartitionPage(Page):
         self._report()
 
     def _report(self) -> None:
-        """Update table and menu with the partitions measured so far."""
+        """Update table and menu with the partitions that are measured so far."""
         request, finished = self._request, {*self._measured, *self._refused}
         waiting = [name for name in (request.partitioners if request else ()) if name not in finished]
         self.table.param.update(value=table_html(self._measured, self._refused, waiting), visible=request is not None)
@@ -277,7 +277,7 @@ class PartitionPage(Page):
             self.looked_at.param.update(options=offered or [RUN], value=selected, visible=bool(offered))
         self._draw()
 
-    # what the run has
+    # the run's partition
 
     def follow(self, run: Run | None) -> None:
         """Show another run."""
@@ -285,7 +285,7 @@ class PartitionPage(Page):
         self._offer()
 
     def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
-        """Draw the run's partition again where something changed; whole figures, so at most once a second."""
+        """Draw the run's partition again if it has changed, at most once per second since whole figures are sent."""
         run = self._run
         if not slow or run is None or run.version == self._version:
             return
@@ -303,7 +303,7 @@ class PartitionPage(Page):
 
     @property
     def shown(self) -> list[PartitionFacts]:
-        """The selected partition, last; before it the one that it replaced."""
+        """The selected partition, and before it the one that it replaced, if any."""
         name = self.looked_at.value
         if name == RUN:
             return self._run_partitions[-2:]
@@ -321,7 +321,7 @@ class PartitionPage(Page):
 
 
 def _request_text(request: PartitionRequest) -> str:
-    """Return data, partitions and the aggregating model as text."""
+    """Return data, number of partitions and model of a request as text."""
     config = request.config
     data = dataset_title(config.dataset)
     layers = f"{config.layers} layer{'s' if config.layers > 1 else ''}"

@@ -25,7 +25,7 @@ from dtdg_lab.widgets.run_page import STRETCH, Page, describe, text_line
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
 
-# Studies and their runs read from disk for a page; errors become text.
+# Studies and their runs, which are read from disk for the page; errors become text.
 
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -33,7 +33,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class StudyRequest:
-    """A study, and the axes of its map; None leaves them to the study."""
+    """A study, and the axes of its map; None lets the study choose."""
 
     path: Path
     x: str | None = None
@@ -43,17 +43,17 @@ class StudyRequest:
 
 @dataclass(frozen=True, slots=True)
 class StudySnapshot:
-    """The data of a study for the page.
+    """What the page shows of a study.
 
     Attributes:
-        path: its folder; None where nothing could be read.
+        path: the study's folder; None if nothing could be read.
         words: its progress, or why it cannot be read.
-        panels: charts by name, each with a caption.
-        names: of the settings that are studied.
-        numbers: of runs by which cells can be coloured.
+        panels: name -> chart and caption.
+        names: names of the studied settings.
+        numbers: names of numbers of runs by which cells can be coloured.
         x: setting on the horizontal axis.
         y: setting on the vertical axis.
-        colour: number that is coloured.
+        colour: number that colours the cells.
         runs: label of a run -> key of its trial.
     """
 
@@ -70,7 +70,7 @@ class StudySnapshot:
 
 @dataclass(frozen=True, slots=True)
 class RunSnapshot:
-    """The data of a run for the page: text, charts with captions, those that are wide, its report where it has one."""
+    """What the page shows of a run: text, charts with captions, names of wide charts, and its report if any."""
 
     words: str = ""
     panels: Mapping[str, CaptionedFigure] = field(default_factory=lambda: _NOTHING)
@@ -89,13 +89,13 @@ def studies_in(folder: Path) -> list[str]:
 
 
 def stamp_of(path: Path) -> tuple[int, ...]:
-    """Return sizes and times of a study's files, which change with every line."""
+    """Return the sizes and times of a study's files, which change with every line that is written."""
     stamps = [file.stat() for name in (FILE, SWEEP_FILE) if (file := path / name).is_file()]
     return tuple(value for stamp in stamps for value in (stamp.st_mtime_ns, stamp.st_size))
 
 
 def read_study(request: StudyRequest) -> StudySnapshot:
-    """Return the study, its map by the requested axes, and its runs, or why it cannot be read."""
+    """Return the study with its map over the requested axes and its runs, or why it cannot be read."""
     try:
         study = open_study(request.path)
         names, objective = list(study.sweep.names), study.sweep.objective
@@ -110,7 +110,7 @@ def read_study(request: StudyRequest) -> StudySnapshot:
             panels = {"map": study.map_panel(x, y, colour)} | {name: panels[name] for name in panels if name != "map"}
         runs = {"none": "", **{_run_label(study, trial): trial.key for trial in study.trials if trial.run is not None}}
         return StudySnapshot(study.path, study.summary(), panels, names, numbers, x, y, colour, runs)
-    except Exception as error:  # shown on the page: there is no caller to raise to
+    except Exception as error:  # there is no caller, so the page shows the error
         return StudySnapshot(words=describe(error, f"the study {request.path} could not be read"))
 
 
@@ -138,14 +138,14 @@ def read_run(path: Path, key: str) -> RunSnapshot:
             f"{run.id}.html",
             run.status not in ENDED,
         )
-    except Exception as error:  # shown on the page: there is no caller to raise to
+    except Exception as error:  # there is no caller, so the page shows the error
         return RunSnapshot(words=describe(error, f"a run of the study {path} could not be read"))
 
 
-# A growing or a past study: its heat map, where a click opens a run, that run's charts and report.
+# A growing or a past study: its heat map, in which a click selects a run, and that run's charts and report.
 
 
-AGAIN_TICKS = 2  # seconds between two looks at the run that is shown, while it is under way
+AGAIN_TICKS = 2  # seconds between two readings of the selected run while it is active
 _HOW = (
     "No study here yet. Start one: lab.run_study('figure8', quick=True), or lab.run_study(lab.Sweep(config, "
     "over={'full_snapshots': (1, 2, 4), 'alpha': (0.1, 0.6)}), name='my-study')."
@@ -153,11 +153,11 @@ _HOW = (
 
 
 class StudyPage(Page):
-    """Studies of a folder, read from the disk by a thread of its own, so that it does not matter who makes them.
+    """Studies in a folder, which a thread reads from disk, so that any process may run them.
 
     Args:
-        defer: schedules a call in the event loop.
-        folder: that holds studies.
+        defer: lets the event loop make a call.
+        folder: folder of studies.
     """
 
     title = "Study"
@@ -212,7 +212,7 @@ class StudyPage(Page):
     # called by the dashboard
 
     def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
-        """Once a second, where ``slow``, look whether the study, or the run that is shown, has grown."""
+        """If ``slow``, which is once per second, check whether the study or the selected run has grown."""
         if not slow:
             return
         self._offer_studies()
@@ -277,7 +277,7 @@ class StudyPage(Page):
     # the run
 
     def _clicked(self, chart: str, x: Any, y: Any, customdata: Any) -> None:
-        """Show the run of the cell that was clicked."""
+        """Select the run of the cell that was clicked."""
         key = customdata[1] if isinstance(customdata, list) and len(customdata) > 1 else ""
         if key and key in self._snapshot.runs.values():
             self.trial.value = key
@@ -296,7 +296,7 @@ class StudyPage(Page):
             self._run_reader.ask((self._snapshot.path, self._run_key))
 
     def _read_run(self, request: tuple[Path, str]) -> None:
-        """Read a study in the reader's thread."""
+        """Read a run in the reader's thread."""
         result = read_run(*request)
         self._defer(lambda: self._take_run(request[1], result))
 

@@ -276,7 +276,7 @@ def test_a_partitioner_that_fails_is_told_in_its_row_and_the_others_are_measured
 def test_what_cannot_be_asked_is_said_beside_the_button(dashboard, monkeypatch, tmp_path):
     page = dashboard.pages["Partition"]
     measured(dashboard)
-    assert page.status.value == "No partitioner is selected: tick at least one." and not page.table.visible
+    assert page.status.value == "No partitioner is selected. Tick at least one." and not page.table.visible
     choose(dashboard, "power_idle_w", 500.0)
     measured(dashboard, "hash")
     assert "power_idle_w=500 exceeds" in page.status.value

@@ -1,4 +1,4 @@
-"""Base intervals to a DynamicGraph: the one path all data sets take, in memory or through files."""
+"""Build a DynamicGraph from base intervals, in memory or through files. All data sets take this path."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dtdg_lab.graphs.snapshot import LARGEST, Snapshot, give_up, over_time
 from dtdg_lab.graphs.storage import FOLLOWING, Draft, meta_of, put_snapshot
 from dtdg_lab.graphs.windowing import FeatureSmoother, GraphSmoother, IntervalWindow, Windows, check_room
 
-# Node features of one window: degrees, a constant, or what the data set gives.
+# Node features of one window: degrees, a constant, or the features of the data set.
 
 
 KINDS = ("log_degrees", "degrees", "one_hot_degree", "constant", "given")
@@ -28,7 +28,7 @@ ONE_HOT_CLASSES = 64
 
 
 class FeatureRows:
-    """The features of window after window.
+    """Node features of each window, in order.
 
     ``degrees`` are the in-degree and the out-degree, sums of weights where edges carry any, raw as in the papers;
     ``log_degrees`` are log(1 + degree). ``one_hot_degree`` is the number of out-neighbours, one-hot in 64 classes;
@@ -37,7 +37,7 @@ class FeatureRows:
 
     Args:
         stream: the data, for ``given``.
-        kind: one of the above.
+        kind: one of these names.
 
     Raises:
         UnknownNameError: another kind.
@@ -46,7 +46,7 @@ class FeatureRows:
     Source: degrees of DynaHB and FlareDTDG; one-hot out-degree of EvolveGCN's released code; constant of ROLAND.
 
     Differs from the paper: EvolveGCN's one-hot is as wide as the largest degree at any time, later ones included; here
-    the width is fixed, so that nothing of the future shows in it.
+    the width is fixed, so that it reveals nothing of the future.
     """
 
     def __init__(self, stream: IntervalStream, kind: str) -> None:
@@ -76,7 +76,12 @@ class FeatureRows:
         return {"one_hot_degree": ONE_HOT_CLASSES, "constant": 1}.get(self._kind, 2)
 
     def row(self, graph: Snapshot, newest: int) -> NDArray[np.float32]:
-        """Features of shape (N, F) of a window whose newest base interval has this number; they are not static."""
+        """Return the features of one window, shape (N, F), where they are not static.
+
+        Args:
+            graph: the window.
+            newest: number of its newest base interval.
+        """
         if self._kind == "given":
             assert self._stream.features is not None  # seen in the constructor
             return self._stream.features[newest]
@@ -92,10 +97,10 @@ class FeatureRows:
 
 
 def narrowed(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Values of at least 0 in float32.
+    """Convert values of at least 0 to float32.
 
     Raises:
-        DataError: one is too large for it.
+        DataError: a value is too large for float32.
     """
     largest = float(values.max(initial=0.0))
     if largest > LARGEST:
@@ -109,15 +114,15 @@ def _one_hot(degrees: NDArray[np.int64]) -> NDArray[np.float32]:
     return features
 
 
-# The label of every window, the baseline that stands beside it, and the edges that the label counts.
+# The label of each window, the persistence baseline, and the edges that the label counts.
 #
 # Without given targets the label at window t is log(1 + in-degree in window t + 1), and its persistence log(1 +
-# in-degree in window t), so that the last window is only a label. With ``strict_label`` only edges that the newest base
-# interval of those windows holds count: with edges that live long, neighbouring windows share nearly all of them, and
-# persistence is hard to beat.
+# in-degree in window t). The last window is then only a label. With ``strict_label`` only edges of the newest base
+# interval of each window count. Where edges live long, neighbouring windows share nearly all edges, and persistence is
+# hard to beat.
 #
-# What is given is given for base intervals; window t takes what belongs to its newest one. Windows that ``min_edges``
-# leaves out take theirs with them, and the label of the window before comes from the next one that is kept.
+# Given targets belong to base intervals. Window t takes the targets of its newest base interval. Where ``min_edges``
+# drops a window, its targets are dropped too. The label of the window before then comes from the next window kept.
 #
 # Source: SYSTEMS.md, "Data conventions of the papers" (targets of DynaHB and FlareDTDG); the strict label is ours.
 
@@ -129,7 +134,7 @@ class Labelled:
     Attributes:
         window: the window.
         targets: shape (N,), float32.
-        persistence: shape (N,), float32: what "tomorrow is like today" predicts for ``targets``.
+        persistence: shape (N,), float32: the prediction of ``targets`` by the current values.
         following: the edges that the label counts; None where targets are given.
     """
 
@@ -140,7 +145,7 @@ class Labelled:
 
 
 def labelled(windows: Iterable[IntervalWindow], stream: IntervalStream, *, strict_label: bool) -> Iterator[Labelled]:
-    """Yield windows with their labels, oldest first: all with given targets, else all but the last."""
+    """Yield labelled windows, oldest first: all windows where targets are given, else all but the last."""
     if stream.targets is not None:
         for window in windows:
             target, expected = stream.targets[window.newest], _expected(stream, window.newest)
@@ -153,7 +158,7 @@ def labelled(windows: Iterable[IntervalWindow], stream: IntervalStream, *, stric
 def _counted(
     windows: Iterable[IntervalWindow], strict_label: bool
 ) -> Iterator[tuple[IntervalWindow, Snapshot, NDArray[np.float32]]]:
-    """Yield every window with the edges that a label counts, and the label; both are reused while nothing changes."""
+    """Yield each window with the edges that a label counts and with the label. Unchanged windows share both."""
     previous: Snapshot | None = None
     for window in windows:
         graph = window.base if strict_label else window.graph
@@ -163,14 +168,14 @@ def _counted(
 
 
 def log_in_degrees(graph: Snapshot) -> NDArray[np.float32]:
-    """log(1 + in-degree) of every node, shape (N,), weighted where edges carry weights."""
+    """Return log(1 + in-degree) of every node, shape (N,). Where edges carry weights, degrees are sums of weights."""
     return np.log1p(graph.in_degrees()).astype(np.float32)
 
 
 def _expected(stream: IntervalStream, newest: int) -> NDArray[np.float32]:
-    """Return the persistence of a given target: that given, else the target one base interval before.
+    """Return the persistence of a given target: the given persistence, else the target of the base interval before.
 
-    The first base interval has none before it; there it says 0.
+    The first base interval has none before it; its persistence is 0.
     """
     assert stream.targets is not None  # seen by the caller
     if stream.persistence is not None:
@@ -178,7 +183,7 @@ def _expected(stream: IntervalStream, newest: int) -> NDArray[np.float32]:
     return stream.targets[newest - 1] if newest else np.zeros_like(stream.targets[0])
 
 
-# Where the steps of a graph under construction go: into arrays in memory, or into growing files.
+# Collectors of a graph's steps: arrays in memory, or growing files.
 
 
 ARRAYS = ("features", "targets", "persistence", "node_ids", "classes", "vertex_split")  # in the order of the hash
@@ -186,13 +191,13 @@ ARRAYS = ("features", "targets", "persistence", "node_ids", "classes", "vertex_s
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BuiltSnapshot:
-    """A labelled snapshot and what changes with it.
+    """A labelled snapshot and the arrays that change with it.
 
     Attributes:
         graph: the snapshot.
-        rows: arrays of this step by name; the names are the same in all steps of a graph.
-        following: the edges the label counts, or None.
-        own_label: whether these have to be kept; else they are the next snapshot's.
+        rows: arrays of this step, by name. All steps of a graph have the same names.
+        following: the edges that the label counts, or None.
+        own_label: whether ``following`` must be stored; otherwise it equals the next snapshot.
     """
 
     graph: Snapshot
@@ -202,7 +207,7 @@ class BuiltSnapshot:
 
 
 class MemoryCollector:
-    """Keeps the steps in memory.
+    """Collects the steps in memory.
 
     Args:
         max_steps: upper bound of the number of steps.
@@ -210,16 +215,16 @@ class MemoryCollector:
 
     def __init__(self, max_steps: int) -> None:
         self.steps = 0
-        self._most = max_steps
+        self._max_steps = max_steps
         self._graphs: list[Snapshot] = []
         self._following: list[Snapshot] = []
         self._rows: dict[str, NDArray[Any]] = {}
 
     def add(self, step: BuiltSnapshot) -> None:
-        """Take the next step."""
+        """Add the next step."""
         for name, row in step.rows.items():
             if name not in self._rows:
-                self._rows[name] = self._room(name, row)
+                self._rows[name] = self._reserve(name, row)
             self._rows[name][self.steps] = row
         self._graphs.append(step.graph)
         if step.following is not None:
@@ -228,21 +233,21 @@ class MemoryCollector:
             self._following.append(step.following)
         self.steps += 1
 
-    def _room(self, name: str, row: NDArray[Any]) -> NDArray[Any]:
-        """Memory for all rows; the system allocates only pages that are written."""
+    def _reserve(self, name: str, row: NDArray[Any]) -> NDArray[Any]:
+        """Reserve memory for all rows. The system allocates only pages that are written."""
         try:
-            return np.empty((self._most, *row.shape), dtype=row.dtype)
+            return np.empty((self._max_steps, *row.shape), dtype=row.dtype)
         except MemoryError as error:
             raise DataError(
-                f"{name} of up to {self._most:,} snapshots of shape {row.shape} do not fit the memory: {error}. Cut "
-                "fewer intervals."
+                f"{name} of up to {self._max_steps:,} snapshots of shape {row.shape} does not fit into memory: "
+                f"{error}. Cut fewer intervals."
             ) from error
 
     def finish(self, fixed: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> DynamicGraph:
         """Return the graph.
 
         Args:
-            fixed: arrays that are the same at all steps, by name.
+            fixed: arrays that do not change over time, by name.
             facts: the other fields of DynamicGraph.
         """
         arrays = {name: give_up(rows[: self.steps]) for name, rows in self._rows.items()}
@@ -262,10 +267,10 @@ class MemoryCollector:
 
 
 class FileCollector:
-    """Appends the steps to the files of a graph's folder, and hashes them as they go by.
+    """Appends the steps to the files of a graph's folder, and hashes them on the way.
 
     Args:
-        draft: of the folder where the graph is to appear.
+        draft: the draft of the graph's folder.
         edge_life: base intervals an edge lives, for the hash.
     """
 
@@ -276,7 +281,7 @@ class FileCollector:
         self._before: BuiltSnapshot | None = None
 
     def add(self, step: BuiltSnapshot) -> None:
-        """Take the next step."""
+        """Add the next step."""
         put_snapshot(self._draft, step.graph)
         self._hash.snapshot(step.graph)
         for name, row in step.rows.items():
@@ -285,7 +290,7 @@ class FileCollector:
         self.steps += 1
 
     def finish(self, fixed: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> DynamicGraph:
-        """Put the folder into place and map it; arguments as for :class:`MemoryCollector`."""
+        """Move the folder into place and map it; arguments as for :class:`MemoryCollector`."""
         for name, array in fixed.items():
             self._draft.put(name, array)
         self._follow(None)
@@ -299,7 +304,7 @@ class FileCollector:
         return DynamicGraph.load(self._draft.finish(meta_of(facts, self._hash.hexdigest())))
 
     def _follow(self, step: BuiltSnapshot | None) -> None:
-        """Keep the label graph of the step before this one; None is the end."""
+        """Store the label graph of the step before ``step``; None marks the end."""
         previous, self._before = self._before, step
         if previous is None or previous.following is None:
             return
@@ -324,22 +329,22 @@ def build_graph(
     strict_label: bool = False,
     into: Path | None = None,
 ) -> DynamicGraph:
-    """Windows, features and labels of edges that are assigned to B base intervals, generated one by one.
+    """Build a graph from B base intervals: windows, features and labels, one window at a time.
 
     Args:
-        stream: the base intervals, and what is given with them.
-        name: what runs and reports call the graph.
+        stream: the base intervals, with any given features, targets and classes.
+        name: the graph's name in runs and reports.
         source: where the data came from, in words.
         edge_life: base intervals an edge lives; B - edge_life + 1 windows result.
         smoothing_window: w of the M-transform of graph and features; 1 is none. The labels are not smoothed.
-        min_edges: windows with fewer edges are left out, before labels are taken.
+        min_edges: windows with fewer edges are dropped before labels are taken.
         features: ``log_degrees``, ``degrees``, ``one_hot_degree``, ``constant`` or ``given``.
         strict_label: count only edges of the newest base interval in the label.
-        into: a folder to write the graph into while it is made: memory then holds ``edge_life`` base intervals and a
-            window at a time, and what comes back is mapped from the folder. None builds it in memory.
+        into: a folder to write the graph into while it is built. Memory then holds ``edge_life`` base intervals and
+            one window at a time, and the returned graph is mapped from the folder. None builds it in memory.
 
     Returns:
-        All windows that are left, where targets are given; else all but the last, which is only a label.
+        All windows kept, where targets are given; else all but the last, which is only a label.
 
     Raises:
         DataError: too few base intervals, or windows with enough edges; ``features='given'`` where none are; more than
@@ -349,9 +354,11 @@ def build_graph(
     if isinstance(stream, IntervalEdges):
         stream = stream.stream()
     if smoothing_window < 1 or min_edges < 0:
-        raise DataError(f"smoothing_window={smoothing_window} is to be at least 1, and min_edges={min_edges} 0.")
+        raise DataError(
+            f"smoothing_window={smoothing_window} must be at least 1, and min_edges={min_edges} at least 0."
+        )
     kinds, windows = FeatureRows(stream, features), Windows(stream, edge_life, min_edges)
-    if not min_edges:  # else the number that is left is unknown
+    if not min_edges:  # else the number of windows kept is unknown
         check_room(windows.most, stream.num_nodes, 0 if kinds.static is not None else kinds.width, into)
     facts = {"name": name, "source": source, "edge_life": edge_life, "strict_label": strict_label}
     with contextlib.nullcontext() if into is None else Draft(Path(into)) as draft:
@@ -359,12 +366,12 @@ def build_graph(
         for step in _steps(windows, kinds, smoothing_window, strict_label):
             collector.add(step)
         if not collector.steps:
-            raise _too_few(windows)
+            raise _no_labelled_window(windows)
         return collector.finish(_fixed(stream, kinds), {**facts, "counts": windows.counts})
 
 
 def _steps(windows: Windows, kinds: FeatureRows, smoothing_window: int, strict_label: bool) -> Iterator[BuiltSnapshot]:
-    """Return the labelled windows as steps, with the edges that each label counts."""
+    """Yield the labelled windows as steps, with the edges that each label counts."""
     stream = windows.stream
     graphs = GraphSmoother(stream.num_nodes, smoothing_window, weighted=stream.weighted)
     features = FeatureSmoother(smoothing_window)
@@ -384,7 +391,7 @@ def _steps(windows: Windows, kinds: FeatureRows, smoothing_window: int, strict_l
 
 
 def _fixed(stream: IntervalStream, kinds: FeatureRows) -> dict[str, NDArray[Any]]:
-    """Return the arrays that are the same at all times."""
+    """Return the arrays that do not change over time."""
     classes = stream.classes if stream.classes is not None and stream.classes.ndim == 1 else None
     arrays = {
         "features": kinds.static,
@@ -395,7 +402,7 @@ def _fixed(stream: IntervalStream, kinds: FeatureRows) -> dict[str, NDArray[Any]
     return {name: array for name, array in arrays.items() if array is not None}
 
 
-def _too_few(windows: Windows) -> DataError:
+def _no_labelled_window(windows: Windows) -> DataError:
     """Explain why no window can be labelled."""
     counts, has_targets = windows.counts, windows.stream.targets is not None
     total = counts.windows + counts.dropped

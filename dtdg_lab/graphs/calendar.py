@@ -1,4 +1,4 @@
-"""Base intervals by the calendar: days, weeks, months, quarters or years, as people in a time zone count them."""
+"""Base intervals of the calendar: days, weeks, months, quarters or years of a time zone."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Calendar:
 
     Attributes:
         offset: a pandas offset, such as ``Day()``, ``Week(weekday=6)``, ``MonthBegin()`` or ``MonthEnd()``. Where it
-            names the end of a period (a week that ends on Sunday, a month's end), the period after it begins at the
-            next midnight.
+            names the end of a period (a week that ends on Sunday, a month's end), the next period begins at the
+            midnight after it.
         zone: the time zone whose midnights count; None counts those of UTC.
     """
 

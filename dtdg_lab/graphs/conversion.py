@@ -1,4 +1,4 @@
-"""Snapshots of a dynamic graph as other libraries have them: PyG Data and DGLGraphs."""
+"""Convert the snapshots of a dynamic graph to PyG Data and DGLGraphs."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class _Step(NamedTuple):
 
 
 def _tensors(graph: GraphData) -> Iterator[_Step]:
-    """Yield copies of the snapshots; what never changes is one tensor in all of them."""
+    """Yield copies of the snapshots. All of them share the tensors that never change."""
     import torch
 
     features = classes = None

@@ -1,4 +1,4 @@
-"""Deltas between successive snapshots, and what transferring them costs."""
+"""Deltas between successive snapshots, and their transfer sizes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot, edge_keys, give_up, keys_of, places_of, sources, targets
 
-# The two forms in which a snapshot's edges travel: ours, and the pairs of the ESDG paper.
+# The two transfer formats of a snapshot's edges: CSR, and the pairs of the ESDG paper.
 
 
 VALUE_BYTES = 4  # float32
@@ -23,17 +23,17 @@ VALUE_BYTES = 4  # float32
 
 @dataclass(frozen=True, slots=True)
 class TransferFormat:
-    """How many numbers say a snapshot, whole or as its difference from the one before.
+    """Encoding of a snapshot, whole or as the difference from the snapshot before.
 
-    Whole, rows are offsets and sources, or pairs (target, source). As a difference, an edge that leaves is its place
-    among the edges before, or its pair; one that arrives is its pair. Values of all edges come beside either.
+    A whole snapshot is row offsets and sources, or pairs (target, source). In a difference, a removed edge is its
+    position among the edges before, or its pair. An added edge is its pair. Both come with the values of all edges.
 
     Attributes:
-        name: what tables call it.
-        said: what legends call it.
-        index_bytes: of one number.
-        pairs: whether edges are pairs throughout.
-        always_valued: whether edges have values even where they carry no weight.
+        name: its name in tables.
+        said: its name in legends.
+        index_bytes: bytes of one number.
+        pairs: whether all edges are encoded as pairs.
+        always_valued: whether values are sent even where edges carry no weight.
     """
 
     name: str
@@ -44,23 +44,23 @@ class TransferFormat:
 
     @property
     def dtype(self) -> np.dtype[np.signedinteger]:
-        """The type of its numbers."""
+        """Type of the numbers."""
         return np.dtype(f"i{self.index_bytes}")
 
     def valued(self, weighted: bool) -> bool:
-        """Return whether values travel."""
+        """Return whether values are sent."""
         return weighted or self.always_valued
 
     def whole_numbers(self, nodes: int, edges: int) -> int:
-        """Numbers of a whole snapshot of N nodes and E edges, beside its values."""
+        """Count the numbers of a whole snapshot of N nodes and E edges, without its values."""
         return 2 * edges if self.pairs else nodes + 1 + edges
 
     def difference_numbers(self, leaving: int, arriving: int) -> int:
-        """Numbers of a difference, beside the values; nothing else is sent."""
+        """Count the numbers of a difference, without the values."""
         return 2 * arriving + leaving * (2 if self.pairs else 1)
 
     def value_bytes(self, edges: int, weighted: bool) -> int:
-        """Bytes of the values of E edges."""
+        """Return the bytes of the values of E edges."""
         return VALUE_BYTES * edges if self.valued(weighted) else 0
 
 
@@ -69,14 +69,13 @@ COO64 = TransferFormat("coo64", "pairs, int64 (paper)", 8, pairs=True, always_va
 FORMATS: Mapping[str, TransferFormat] = MappingProxyType({form.name: form for form in (CSR32, COO64)})
 
 
-# Consecutive snapshots as the first one and the differences after it, which give back the same arrays bit for bit.
+# Consecutive snapshots encoded as the first one and differences. Decoding restores the same arrays bit for bit.
 #
-# Of a snapshot that follows another travel the places of the edges that leave, the pairs (target, source) of those that
-# arrive, and, where edges have values, all values. Nothing says which pairs are common or where arrivals go: both ends
-# keep edges in the order of their keys. A snapshot whose difference would be the larger is sent whole.
+# A difference holds the positions of removed edges, the pairs (target, source) of added edges, and all values where
+# edges have values. Positions of added edges are not sent: both ends keep edges in the order of their keys. A snapshot
+# is sent whole where its difference would be larger.
 #
-# Source: ESDG section 3.2. Differs from the paper: it sends the pairs of the edges that leave; their places take
-# half.
+# Source: ESDG section 3.2. Differs from the paper: it sends the pairs of removed edges. Positions take half the bytes.
 
 
 _MOST_EDGES = 2**31 - 1  # places among edges are kept as int32
@@ -85,12 +84,12 @@ Keys = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What of a payload is one snapshot.
+    """The sizes of one snapshot within a payload.
 
     Attributes:
         edges: E.
-        leaving: edges of the snapshot before that it does not have; 0 where it is sent whole.
-        arriving: its edges that the one before does not have; E where it is sent whole.
+        leaving: removed edges of the snapshot before; 0 where it is sent whole.
+        arriving: added edges; E where it is sent whole.
         is_whole: whether it is sent whole.
     """
 
@@ -102,10 +101,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a payload holds: known to the end that sends and to the one that unpacks, and never sent itself.
+    """Layout of a payload. Sender and receiver both know it; it is not sent.
 
     Attributes:
-        form: of the numbers.
+        form: encoding of the numbers.
         nodes: N.
         weighted: whether the snapshots carry weights.
         parts: one for each of S snapshots.
@@ -117,10 +116,10 @@ class Contents:
     parts: tuple[Part, ...]
 
     def pieces(self) -> Iterator[tuple[Part, tuple[slice, ...], slice]]:
-        """Yield each part with the places of its numbers and its values.
+        """Yield each part with the slices of its numbers and of its values.
 
-        Numbers of a whole snapshot are (offsets, sources), or of pairs (targets, sources); of a difference (places
-        that leave, targets, sources), or of pairs (leaving targets, leaving sources, targets, sources).
+        A whole snapshot has (offsets, sources), or (targets, sources) in pairs. A difference has (removed positions,
+        targets, sources), or (removed targets, removed sources, targets, sources) in pairs.
         """
         start = value_at = 0
         for part in self.parts:
@@ -140,11 +139,11 @@ class Contents:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Payload:
-    """S snapshots in two flat arrays, so that two copies move them; read-only.
+    """S snapshots in two flat, read-only arrays, which two copies move.
 
     Attributes:
-        contents: what is in them.
-        numbers: (W,) of the form's type.
+        contents: layout of the arrays.
+        numbers: (W,) of the format's type.
         values: (sum of E,) float32; None where edges have no values.
     """
 
@@ -154,15 +153,15 @@ class Payload:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that travel."""
+        """Bytes sent."""
         return self.numbers.nbytes + (0 if self.values is None else self.values.nbytes)
 
 
 def encode(snapshots: Sequence[Snapshot], form: TransferFormat = CSR32, *, difference: bool = True) -> Payload:
-    """Snapshots as a payload; without ``difference`` each is whole, and every array is copied once.
+    """Encode snapshots as a payload. Without ``difference`` each is whole, and every array is copied once.
 
     Raises:
-        DataError: the snapshots do not fit together, or one has more edges than can be numbered.
+        DataError: the snapshots differ in nodes or in having weights, or one has more edges than can be numbered.
     """
     nodes, weighted = _common(snapshots)
     parts: list[Part] = []
@@ -190,7 +189,7 @@ def encode(snapshots: Sequence[Snapshot], form: TransferFormat = CSR32, *, diffe
 
 
 def decode(payload: Payload) -> list[Snapshot]:
-    """Decode the snapshots of a payload bit for bit; whole ones share its memory where they can."""
+    """Decode the snapshots of a payload bit for bit. Whole snapshots share its memory where possible."""
     contents, numbers, snapshots = payload.contents, payload.numbers, []
     keys: Keys | None = None
     indptr = np.zeros(contents.nodes + 1, np.int64)
@@ -219,7 +218,7 @@ def decode(payload: Payload) -> list[Snapshot]:
 def decode_pairs(payload: Payload) -> list[tuple[NDArray[Any], NDArray[Any]]]:
     """Return the targets and sources, (E,) int64 each, of every snapshot of a payload in the form ``COO64``.
 
-    What the paper's program trains from: kept to compare with.
+    The paper's program trains from these; the lab only compares with them.
     """
     pairs: list[tuple[NDArray[Any], NDArray[Any]]] = []
     keys: Keys | None = None
@@ -236,9 +235,9 @@ def decode_pairs(payload: Payload) -> list[tuple[NDArray[Any], NDArray[Any]]]:
 
 
 def changed(old_keys: Keys, new_keys: Keys) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return places in ``old_keys`` of keys that are gone, and places in ``new_keys`` of keys that came.
+    """Return the positions of removed keys in ``old_keys``, and of added keys in ``new_keys``.
 
-    Both rise without duplicates. One merge of sorted runs finds what stands alone; only this is then looked up.
+    Both rise without duplicates. One merge of sorted runs finds the keys of one side only; only these are looked up.
     """
     merged = np.concatenate([old_keys, new_keys])
     merged.sort(kind="stable")  # merges two sorted runs in one pass
@@ -250,7 +249,7 @@ def changed(old_keys: Keys, new_keys: Keys) -> tuple[NDArray[np.int64], NDArray[
 
 
 def replaced(keys: Keys, leaving: NDArray[Any], arriving: Keys) -> Keys:
-    """Rising keys without those at the places ``leaving``, with rising keys ``arriving`` among the rest."""
+    """Return rising keys without the positions ``leaving``, merged with the rising keys ``arriving``."""
     if len(leaving):
         stays = np.ones(len(keys), dtype=bool)
         stays[leaving] = False
@@ -263,7 +262,7 @@ def replaced(keys: Keys, leaving: NDArray[Any], arriving: Keys) -> Keys:
 
 
 def _offsets(arriving: NDArray[Any], leaving: NDArray[Any], nodes: int) -> NDArray[np.int64]:
-    """Return the rise of offsets when edges into these targets arrive and leave; (N + 1,)."""
+    """Return the change of offsets when edges into these targets are added and removed, (N + 1,)."""
     rise = np.zeros(nodes + 1, np.int64)
     np.cumsum(np.bincount(arriving, minlength=nodes) - np.bincount(leaving, minlength=nodes), out=rise[1:])
     return rise
@@ -286,7 +285,7 @@ def _values(snapshots: Sequence[Snapshot]) -> NDArray[np.float32]:
 
 
 def _common(snapshots: Sequence[Snapshot]) -> tuple[int, bool]:
-    """N and whether there are weights, the same for all."""
+    """Return N and whether edges carry weights, which all snapshots share."""
     kinds = {(snapshot.num_nodes, snapshot.weights is not None) for snapshot in snapshots}
     if len(kinds) > 1:
         raise DataError(
@@ -304,19 +303,19 @@ def _common(snapshots: Sequence[Snapshot]) -> tuple[int, bool]:
 _NONE = np.empty(0, np.int64)
 
 
-# What bringing snapshots costs in bytes, whole and as differences, counted from their edges without encoding any.
+# Transfer sizes of snapshots, whole and as differences, counted from their edges without encoding them.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SequenceChanges:
-    """How T consecutive snapshots of N nodes change.
+    """Edge changes of T consecutive snapshots of N nodes.
 
     Attributes:
         nodes: N.
         weighted: whether they carry weights.
-        edges: (T,) edges of each.
-        leaving: (T,) edges of the one before that it does not have; 0 for the first.
-        arriving: (T,) its edges that the one before does not have; 0 for the first.
+        edges: (T,) edges of each snapshot.
+        leaving: (T,) edges removed since the snapshot before; 0 for the first.
+        arriving: (T,) edges added since the snapshot before; 0 for the first.
     """
 
     nodes: int
@@ -327,26 +326,26 @@ class SequenceChanges:
 
     @property
     def overlap(self) -> float:
-        """Share of the edges of all snapshots but the first that the one before has too; 0 where there are none."""
+        """Share of edges that the snapshot before has too, over all snapshots but the first; 0 without edges."""
         later = int(self.edges[1:].sum())
         return 1 - int(self.arriving[1:].sum()) / later if later else 0.0
 
     def whole_bytes(self, form: TransferFormat) -> NDArray[np.int64]:
-        """Bytes of each snapshot, whole, (T,)."""
+        """Return the bytes of each snapshot sent whole, (T,)."""
         numbers = [form.whole_numbers(self.nodes, int(edges)) for edges in self.edges]
         return np.array(numbers, np.int64) * form.index_bytes + self._values(form)
 
     def difference_bytes(self, form: TransferFormat) -> NDArray[np.int64]:
-        """Least bytes that its values and the edges that leave and arrive leave each snapshot, (T,).
-
-        Where that is more than the snapshot takes whole, it is the latter.
-        """
+        """Return the bytes of each snapshot as a difference, (T,), or whole where that is smaller."""
         pairs = zip(self.leaving, self.arriving, strict=True)
         numbers = [form.difference_numbers(int(gone), int(came)) for gone, came in pairs]
         return np.minimum(np.array(numbers, np.int64) * form.index_bytes + self._values(form), self.whole_bytes(form))
 
     def brought(self, form: TransferFormat, ranges: Iterable[range]) -> tuple[int, int]:
-        """Bytes of some ranges of snapshots, as (differences, whole); of each range the first snapshot is whole."""
+        """Return the bytes of ranges of snapshots, as (differences, whole).
+
+        The first snapshot of each range is always sent whole.
+        """
         whole_bytes, difference_bytes = self.whole_bytes(form), self.difference_bytes(form)
         differences = everything = 0
         for part in ranges:
@@ -375,7 +374,7 @@ def scaled(changes: SequenceChanges, factor: float) -> SequenceChanges:
 
 
 def sequence_changes(snapshots: Sequence[Snapshot]) -> SequenceChanges:
-    """Describe how at least one snapshot, all over the same nodes, change one after the other."""
+    """Count the edge changes of consecutive snapshots over the same nodes; at least one snapshot."""
     edges = np.array([snapshot.num_edges for snapshot in snapshots], np.int64)
     leaving, arriving = np.zeros_like(edges), np.zeros_like(edges)
     previous_keys = edge_keys(snapshots[0])
@@ -387,30 +386,30 @@ def sequence_changes(snapshots: Sequence[Snapshot]) -> SequenceChanges:
 
 
 def own_ranges(plan: SnapshotBlocks) -> list[range]:
-    """Return the snapshots that each group of ranks brings in each block; empty ones left out."""
+    """Return the snapshots that each group of ranks loads in each block, without empty ranges."""
     ranges = [plan.own(block, group * plan.row_ranks) for block in range(plan.blocks) for group in range(plan.groups)]
     return [interval for interval in ranges if len(interval)]
 
 
 def benefiting_share(plan: SnapshotBlocks) -> float:
-    """Share of the snapshots that have one before them on their rank, so that a difference can bring them.
+    """Return the share of snapshots that can be sent as a difference: their rank holds the one before.
 
-    Where everything divides it is (bsize - K) / bsize, with bsize snapshots of a block on K groups of ranks.
+    With blocks of bsize snapshots on K groups of ranks it is (bsize - K) / bsize, where all numbers divide.
 
     References: ESDG section 6.2.
     """
     return 1 - len(own_ranges(plan)) / len(plan.snapshots)
 
 
-# Which graphs stay on a device: what their operators take there.
+# Device memory of a graph's operators.
 
 
 def operator_bytes(graph: DynamicGraph, snapshots: range, itemsize: int) -> int:
-    """Bytes of some snapshots on a device: features, and an index and a value for each edge and its transpose.
+    """Return the bytes of snapshots on a device: features, and an index and a value for each edge and its transpose.
 
     Args:
         graph: T snapshots of N nodes.
-        snapshots: some of them.
+        snapshots: the ones to count.
         itemsize: bytes of a number.
     """
     edges = int(graph.num_edges[snapshots.start : snapshots.stop].sum()) + len(snapshots) * graph.num_nodes
@@ -418,6 +417,6 @@ def operator_bytes(graph: DynamicGraph, snapshots: range, itemsize: int) -> int:
 
 
 def kept_bytes(graph: DynamicGraph, plan: SnapshotBlocks, itemsize: int) -> int:
-    """Bytes of all blocks' operators together, on the rank that needs most."""
+    """Return the bytes of the operators of all blocks, on the rank that needs most."""
     blocks = range(plan.blocks)
     return max(sum(operator_bytes(graph, plan.own(b, rank), itemsize) for b in blocks) for rank in range(plan.ranks))

@@ -16,21 +16,21 @@ from dtdg_lab.graphs.statistics import GraphStatistics
 class DynamicGraph(GraphData):
     """T labelled snapshots of one graph over N nodes, with F features and one target per node and snapshot.
 
-    Frozen: all arrays are read-only. Two graphs with equal ``data_hash`` hold the same data.
+    All arrays are read-only. Two graphs with equal ``data_hash`` hold the same data.
 
     Attributes:
-        name: what runs and reports call it.
+        name: its name in runs and reports.
         snapshots: the T labelled snapshots, oldest first, all over the same N nodes.
-        features: shape (T, N, F), float32; (N, F) is taken too, and repeated over time by a view.
+        features: shape (T, N, F), float32; (N, F) is accepted too, and repeated over time by a view.
         targets: shape (T, N), float32: the label at t, taken from the snapshot after t where it is not given.
-        persistence: shape (T, N), float32: what "tomorrow is like today" predicts for ``targets``.
+        persistence: shape (T, N), float32: the prediction of ``targets`` by the current values.
         source: where the data came from, in words.
         edge_life: base intervals an edge lives; neighbouring snapshots share all but one of them.
         node_ids: shape (N,): the nodes' ids in the source; None where there are none.
         strict_label: whether targets count only edges of the newest base interval.
         following: T snapshots: the edges that the label at t counts, which link prediction predicts; None where
-            targets are given and there are none.
-        classes: shape (T, N), int16, -1 where unlabelled; (N,) is taken too; None where there are none.
+            targets are given without edges.
+        classes: shape (T, N), int16, -1 where unlabelled; (N,) is accepted too; None where there are none.
         vertex_split: shape (N,), int8: 0 trains, 1 validates, 2 tests, -1 none of them; None where there is none.
         counts: sizes of the whole sequence the graph was cut from, where it was cut.
 
@@ -39,7 +39,7 @@ class DynamicGraph(GraphData):
     """
 
     def describe(self) -> GraphStatistics:
-        """Statistics of the graph: sizes, overlap of consecutive snapshots, degrees, baselines; print it to read it."""
+        """Return statistics to print: sizes, overlap of consecutive snapshots, degrees, and errors of the baselines."""
         return statistics.describe(self)
 
     def to_pyg(self) -> list[Any]:
@@ -66,21 +66,21 @@ class DynamicGraph(GraphData):
         return conversion.dgl_graphs(self)
 
     def save(self, folder: str | Path) -> Path:
-        """Write the graph into ``folder``: .npy files and meta.json, all of them or nothing.
+        """Write the graph into ``folder`` as .npy files and meta.json. It appears whole or not at all.
 
         A graph already saved there is replaced; readers that have it mapped keep the old one.
 
         Raises:
-            DataError: the folder holds something else, or cannot be written, or is no path.
+            DataError: the folder holds something else, cannot be written, or is no path.
         """
         return storage.save(self, as_path(folder, "folder"))
 
     @classmethod
     def load(cls, folder: str | Path, mmap: bool = True, *, source: str | None = None) -> DynamicGraph:
-        """Read what :meth:`save` wrote; with ``mmap`` the pages are read when used and shared by all processes.
+        """Read a graph that :meth:`save` wrote. With ``mmap`` pages are read on use and shared by all processes.
 
-        ``source`` replaces the stored words on where the data came from. ``data_hash`` is the stored one. The arrays
-        were checked before they were written: here only their types and lengths are.
+        ``source`` replaces the stored source. ``data_hash`` is the stored one. Only types and lengths of the arrays
+        are checked; their values were checked before writing.
 
         Raises:
             DataError: the folder holds no graph, or a damaged one, or is no path.
@@ -89,7 +89,7 @@ class DynamicGraph(GraphData):
         return DynamicGraph.trusted(**fields if source is None else {**fields, "source": source})
 
     def store(self, root: str | Path | None = None) -> str:
-        """Keep the graph on this machine under its data hash and return the name it can be loaded by.
+        """Store the graph in the cache under its data hash, and return the name that loads it.
 
         Args:
             root: the cache folder; by default $DTDG_LAB_CACHE, or ~/.cache/dtdg-lab.

@@ -1,4 +1,4 @@
-"""Edge lists as given by users: checked vectors of nodes, times and weights."""
+"""Read the edge lists of users into checked vectors of nodes, times and weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from dtdg_lab.core.errors import DataError, shortened
 from dtdg_lab.graphs.snapshot import refuse_masked
 
-# Vectors and tables that somebody gives - lists, arrays, columns of tables, tensors - as numpy arrays.
+# Convert lists, arrays, columns of tables and tensors to numpy arrays.
 
 
 # what numpy, pandas and torch raise where they cannot give an array; the reason is passed on
@@ -26,8 +26,8 @@ def as_array(values: Any, name: str, needed: str) -> NDArray[Any]:
 
     Args:
         values: a list, an array, a column of a table, or a tensor of any library and device.
-        name: what messages call it.
-        needed: what it must hold, in words, for messages.
+        name: its name in messages.
+        needed: the required contents, in words, for messages.
 
     Raises:
         DataError: entries are masked, rows have different lengths, a list mixes text or booleans with something
@@ -64,10 +64,10 @@ def as_vector(values: Any, name: str, needed: str) -> NDArray[Any]:
 
 
 def floats_of_objects(array: NDArray[Any], name: str) -> NDArray[np.float64]:
-    """Whole and other numbers that were given as Python's objects, as float64.
+    """Convert numbers given as Python objects to float64.
 
     Raises:
-        DataError: one is too large.
+        DataError: a number is too large.
     """
     try:
         return array.astype(np.float64)
@@ -81,10 +81,10 @@ def wrong_type(array: NDArray[Any], name: str, needed: str, right: tuple[type, .
     """Describe an array of a wrong type: its type, and the first wrong value.
 
     Args:
-        array: what was given.
-        name: what the message calls it.
-        needed: what it must hold, in words.
-        right: types of values that would do, where it holds objects of any type.
+        array: the given array.
+        name: its name in the message.
+        needed: the required contents, in words.
+        right: allowed types of values, where it holds objects.
     """
     if not array.size:
         return DataError(f"{name} is empty, of type {array.dtype}; {needed} are needed.")
@@ -103,7 +103,7 @@ def wrong_type(array: NDArray[Any], name: str, needed: str, right: tuple[type, .
 
 
 def refuse_mixed(values: Sequence[Any] | NDArray[Any], name: str, needed: str) -> None:
-    """Refuse values of several kinds, which numpy would turn into one kind unseen, such as NaN into text.
+    """Refuse values of several kinds, which numpy would silently convert to one kind, such as NaN to text.
 
     Raises:
         DataError: text, bytes or booleans stand beside something else; the message names both.
@@ -135,7 +135,7 @@ def _kind(values: Any) -> str:
     return "None" if values is None else f"of type {type(values).__name__}"
 
 
-# Reading the vectors of an edge list that somebody gives: ids, times, weights.
+# Read the vectors of an edge list: ids, times, weights.
 
 
 MAX_ID_LENGTH = 1000  # characters; numpy gives every id of a vector the room of the longest
@@ -147,7 +147,7 @@ MISSING_WORDS = frozenset(
 
 
 def missing_id(value: str) -> str:
-    """Return what messages say of a word that stands for a missing id."""
+    """Describe a word that stands for a missing id, for messages."""
     return (
         f"{shortened(value)}, which stands for a missing id: drop such edges, or give the node another name if it is "
         "really called so"
@@ -155,10 +155,10 @@ def missing_id(value: str) -> str:
 
 
 def read_ids(values: ArrayLike, name: str) -> NDArray[Any]:
-    """Return ids as int64 or text, shape (E,); floats and decimals that are all whole are whole numbers.
+    """Return ids as int64 or text, shape (E,). Floats and decimals become int64 where all of them are whole.
 
     Raises:
-        DataError: they are neither, one is missing, too large for int64, or longer than ``MAX_ID_LENGTH``.
+        DataError: ids are neither, or one is missing, too large for int64, or longer than ``MAX_ID_LENGTH``.
     """
     if isinstance(values, (list, tuple)):
         _refuse_long(values, name)  # before numpy makes room for the longest, many times
@@ -187,10 +187,10 @@ NO_EDGE_VECTORS = (
 
 
 def read_weights(values: ArrayLike | None, count: int) -> NDArray[np.float64] | None:
-    """Weights as finite float64 of at least 0, shape (E,); None for None.
+    """Return weights as finite float64 of at least 0, shape (E,); None for None.
 
     Raises:
-        DataError: they are no such numbers, or not ``count`` of them.
+        DataError: a weight is no such number, or there are not ``count`` of them.
     """
     if values is None:
         return None
@@ -261,7 +261,7 @@ def _refuse_long(values: Any, name: str) -> None:
 
 
 def _ids_of_objects(array: NDArray[Any], name: str) -> NDArray[Any]:
-    """Whole numbers or text that were given as objects, such as columns of tables are."""
+    """Convert ids given as objects, such as columns of tables, to whole numbers or text."""
     refuse_mixed(array, name, _IDS)
     types = types_of(array)
     if all(issubclass(kind, str) for kind in types):
@@ -278,7 +278,7 @@ def _ids_of_objects(array: NDArray[Any], name: str) -> NDArray[Any]:
 
 
 def types_like_the_first(array: NDArray[Any], groups: tuple[Any, ...]) -> Any:
-    """Return the types of the group that the first entry belongs to; of all groups where it belongs to none."""
+    """Return the types of the group of the first entry; the types of all groups where it is in none."""
     return next((group for group in groups if isinstance(array[0], group)), groups)
 
 
@@ -296,7 +296,7 @@ def whole_of_objects(array: NDArray[Any], name: str) -> NDArray[np.int64]:
 
 
 def _whole_floats(array: NDArray[Any], name: str) -> NDArray[np.int64]:
-    """Return floats that are all whole numbers as int64, such as a gap elsewhere in a table had made of them."""
+    """Return whole floats as int64. A table with gaps turns whole numbers into floats."""
     exact = 2.0 ** (np.finfo(array.dtype).nmant + 1)  # beyond it, neighbouring whole numbers are one float
     with np.errstate(invalid="ignore"):
         wrong = np.flatnonzero(~((np.abs(array) <= exact) & (array == np.floor(array))))
@@ -306,7 +306,7 @@ def _whole_floats(array: NDArray[Any], name: str) -> NDArray[np.int64]:
 
 
 def _no_ids(array: NDArray[Any], name: str) -> DataError:
-    """Return what to say of the first float that is no id."""
+    """Describe the first float that is no id."""
     is_whole = np.isfinite(array) & (array == np.floor(array))
     row = int(np.flatnonzero(~is_whole)[0]) if not is_whole.all() else int(np.abs(array).argmax())
     value = array[row]

@@ -1,4 +1,4 @@
-"""Times of edges as users write them: numbers, dates, texts of a format; and how messages show them."""
+"""Read the times of edges: numbers, dates, or texts of a format. Write them in messages."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _WRITTEN_DATES = ((8, "%Y%m%d", 1), (6, "%Y%m", 0), (14, "%Y%m%d%H%M%S", 1), (12
 def parse_times(
     values: ArrayLike, time_format: str | None, row_name: Callable[[int], str] = lambda row: f"time[{row}]"
 ) -> Any:
-    """Return the times that texts or numbers stand for, as pandas datetimes; without a format, the values as they are.
+    """Parse texts or numbers into pandas datetimes; without a format, return the values unchanged.
 
     Args:
         values: shape (E,): texts, or numbers.
         time_format: ``D``, ``s``, ``ms``, ``us`` or ``ns`` for numbers since 1970 in UTC; or a format of
             ``strftime`` such as ``%d.%m.%Y`` or ``%Y%m%d``, or ``ISO8601``. None changes nothing.
-        row_name: what messages call a row, counted from 0.
+        row_name: returns the name of a row in messages; rows count from 0.
 
     Raises:
         DataError: a value does not have the format; the message names the first.
@@ -90,10 +90,10 @@ _NANOSECONDS = {"D": 86_400 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "ns":
 
 
 def _whole_nanoseconds(times: NDArray[Any], unit: str) -> NDArray[Any]:
-    """Return float times in whole nanoseconds, rounded to the decimal that the floats are exact to.
+    """Return float times in whole nanoseconds, rounded to the precision of the floats.
 
-    1/24 of a day is 3,600 s then, not 3,599.999999997: the rounding of floats must not decide a cut. What is too large
-    for 64 bits stays a float, and is refused later.
+    1/24 of a day is then 3,600 s, not 3,599.999999997: rounding of floats must not decide a cut. Values too large for
+    64 bits stay floats, and are refused later.
     """
     exact_to = 4 * float(np.finfo(times.dtype).eps) * float(np.abs(times).max(initial=0.0)) * _NANOSECONDS[unit]
     step = 10 ** max(0, math.ceil(math.log10(exact_to))) if 0 < exact_to < math.inf else 1
@@ -113,7 +113,7 @@ def _texts(values: ArrayLike) -> Any:
 
 
 def zone_of(values: Any) -> tzinfo | None:
-    """Return the time zone of datetimes; of the first of them, where they are objects; None where they have none."""
+    """Return the time zone of datetimes, or None. Where they are objects, the first one decides."""
     zone = getattr(getattr(values, "dtype", None), "tz", None)
     if zone is None and len(values) and hasattr(values, "__iter__"):
         zone = getattr(next(iter(values)), "tzinfo", None)
@@ -141,10 +141,10 @@ def warn_of_dates(times: NDArray[Any]) -> None:
 def read_times(values: ArrayLike) -> NDArray[Any]:
     """Return times as int64, finite floats, or datetimes to the nanosecond (datetime64[ns]) in UTC; shape (E,).
 
-    Floats narrower than float64 stay as they are, so that how exact they are can be seen.
+    Floats narrower than float64 keep their type, which tells their precision.
 
     Raises:
-        DataError: they are no times, one is missing, or out of the range of int64.
+        DataError: a value is no time, is missing, or is out of the range of int64.
     """
     if getattr(getattr(values, "dtype", None), "tz", None) is not None:  # pandas' times with a zone are objects else
         import pandas as pd
@@ -172,10 +172,10 @@ def read_times(values: ArrayLike) -> NDArray[Any]:
 
 
 def _times_of_objects(array: NDArray[Any]) -> NDArray[Any]:
-    """Numbers, dates or datetimes that were given as Python's or pandas' own objects.
+    """Convert numbers, dates or datetimes that are objects of Python or pandas.
 
     Raises:
-        DataError: they are something else, or only some of them have a time zone.
+        DataError: a value is something else, or only some of them have a time zone.
     """
     types = types_of(array)
     if types <= {int}:
@@ -214,31 +214,31 @@ def _nanoseconds(array: NDArray[Any]) -> NDArray[Any]:
     return array.astype("datetime64[ns]")
 
 
-# Times as messages show them: nanoseconds that were dates as dates, numbers as they are.
+# Times in messages: dates for nanoseconds that were dates, numbers unchanged.
 
 
 _CENTURY = 36_525 * 86_400e9  # in nanoseconds
 
 
 class SpokenTimes:
-    """Words for the times of edges.
+    """Formats the times of edges for messages.
 
     Args:
-        times: shape (E,), at least one of them: numbers, or nanoseconds since 1970.
-        dates: whether they are such nanoseconds.
+        times: shape (E,), at least one: numbers, or nanoseconds since 1970.
+        dates: whether they are nanoseconds since 1970.
     """
 
     def __init__(self, times: NDArray[Any], *, dates: bool) -> None:
         self._first, self._last, self._dates = times.min(), times.max(), dates
 
     def time(self, value: Any) -> str:
-        """Return a time."""
+        """Format a time."""
         if not self._dates:
             return str(value)
         return str(np.datetime64(int(value), "ns")).removesuffix(".000000000").removesuffix("T00:00:00")
 
     def length(self, value: Any) -> str:
-        """Return a length of time."""
+        """Format a length of time."""
         if not self._dates:
             return f"{value:.15g}"
         if not 1000 <= value < _CENTURY:
@@ -246,6 +246,6 @@ class SpokenTimes:
         return str(timedelta(microseconds=float(value) / 1000))
 
     def range(self) -> str:
-        """From the first to the last."""
+        """Format the range from the first time to the last."""
         ends = f"times run from {self.time(self._first)} to {self.time(self._last)}"
         return f"{ends}, a span of {self.length(self._last - self._first)}"

@@ -29,37 +29,37 @@ from dtdg_lab.graphs.snapshot import (
 )
 from dtdg_lab.graphs.windowing import CutCounts
 
-# SHA-256 of a dynamic graph, taken in pieces: the same for a graph in memory and for one that is being written.
+# SHA-256 of a dynamic graph, updated in pieces. It is the same for a graph in memory and one that is being written.
 
 
 class GraphHash:
-    """The hash of a graph's arrays; the order of the calls is part of it."""
+    """Hash of a graph's arrays. It depends on the order of the calls."""
 
     def __init__(self, edge_life: int) -> None:
         self._digest = hashlib.sha256(json.dumps(["dtdg-lab graph", 1, edge_life]).encode())
 
     def snapshot(self, snapshot: Snapshot) -> None:
-        """Enter one snapshot."""
+        """Hash one snapshot."""
         self.array("indptr", snapshot.indptr)
         self.array("indices", snapshot.indices)
         if snapshot.weights is not None:
             self.array("weights", snapshot.weights)
 
     def array(self, label: str, array: NDArray[np.generic]) -> None:
-        """Enter a whole array under a label."""
+        """Hash a whole array under a label."""
         self.pieces(label, array.dtype, array.shape, [array])
 
     def pieces(
         self, label: str, dtype: np.dtype[np.generic], shape: tuple[int, ...], pieces: Iterable[NDArray[np.generic]]
     ) -> None:
-        """Enter an array of this type and shape that comes in pieces, in order."""
+        """Hash an array of this type and shape from its pieces, in order."""
         self._digest.update(f"{label}{dtype.str}{shape}".encode())
         for piece in pieces:
             if piece.size:
                 self._digest.update(np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data)
 
     def labels(self, labels: LabelHash) -> None:
-        """Enter the label graphs."""
+        """Hash the label graphs."""
         self._digest.update(f"following{labels.hexdigest()}".encode())
 
     def hexdigest(self) -> str:
@@ -68,10 +68,10 @@ class GraphHash:
 
 
 class LabelHash(GraphHash):
-    """The hash of label graphs: the same whether those that equal the next snapshot are that snapshot or a copy."""
+    """Hash of label graphs. A label graph that equals the next snapshot may be that snapshot or a copy."""
 
     def follow(self, following: Snapshot, after: Snapshot | None) -> None:
-        """Enter the next label graph; ``after`` is the snapshot after its own, None at the last."""
+        """Hash the next label graph; ``after`` is the snapshot after its own, None for the last."""
         if after is not None and following.equals(after):
             self.array("next", _NOTHING)
         else:
@@ -108,9 +108,9 @@ class GraphData:
 
     @classmethod
     def trusted(cls, **fields: Any) -> Self:
-        """Return a graph of fields that are known to be right: nothing is checked and no page of an array is read.
+        """Return a graph of valid fields, without any check: no page of an array is read.
 
-        For graphs that the lab has just built, or has written to disk itself.
+        For graphs that the lab has just built, or has written to disk.
         """
         graph = object.__new__(cls)
         for name, field in cls.__dataclass_fields__.items():
@@ -119,7 +119,7 @@ class GraphData:
         return graph
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # numpy forgets the read-only flag in a pickle, and expands views; going through the constructor helps both
+        # pickles lose numpy's read-only flag and expand views; the constructor restores both
         arrays = {"features": stored_once(self.features)}
         if self.classes is not None:
             arrays["classes"] = stored_once(self.classes)
@@ -160,12 +160,12 @@ class GraphData:
 
     @property
     def static_features(self) -> bool:
-        """Whether features are the same at all times, and held once."""
+        """Whether features never change, and are held once."""
         return repeats(self.features)
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """Names of the tasks whose labels this graph holds."""
+        """Names of the tasks that this graph has labels for."""
         conditions = {"following": self.following is not None, "classes": self.num_classes > 0}
         return catalogue.tasks_with([label for label, is_held in conditions.items() if is_held])
 
@@ -176,19 +176,19 @@ class GraphData:
 
     @property
     def follows_next(self) -> bool:
-        """Whether the label at t counts the edges of snapshot t + 1: only the last of ``following`` is extra then."""
+        """Whether the label at t counts the edges of snapshot t + 1. Only the last of ``following`` is then extra."""
         return self.following is not None and all(
             graph is later for graph, later in zip(self.following, self.snapshots[1:], strict=False)
         )
 
     @property
     def extra_following(self) -> tuple[Snapshot, ...]:
-        """What has to be kept of ``following`` beside the snapshots: the last, or all T of them."""
+        """Snapshots of ``following`` to store beside ``snapshots``: the last, or all T of them."""
         return (self.following or ())[-1:] if self.follows_next else self.following or ()
 
     @cached_property
     def data_hash(self) -> str:
-        """SHA-256 of all arrays and ``edge_life``, in hexadecimal; name and source do not enter."""
+        """SHA-256 of all arrays and ``edge_life``, in hexadecimal. Name and source do not matter."""
         digest = GraphHash(self.edge_life)
         for snapshot in self.snapshots:
             digest.snapshot(snapshot)
@@ -202,7 +202,7 @@ class GraphData:
         return digest.hexdigest()
 
     def arrays(self) -> Iterator[tuple[str, NDArray[Any]]]:
-        """Return the arrays beside the snapshots that there are, by name; what never changes is given once."""
+        """Yield the arrays other than the snapshots, by name. Unchanging arrays have one entry for all steps."""
         yield "features", stored_once(self.features)
         yield "targets", self.targets
         yield "persistence", self.persistence
@@ -214,11 +214,11 @@ class GraphData:
             yield "vertex_split", self.vertex_split
 
 
-# What the parts of a dynamic graph must be, looked at when somebody gives them.
+# Checks of the fields of a dynamic graph.
 
 
 def check_graph(graph: GraphData) -> None:
-    """Check all fields of a graph under construction and put read-only arrays in their place.
+    """Check all fields of a graph under construction, and replace its arrays by read-only ones.
 
     Raises:
         DataError: fields do not fit together, or hold values that are not allowed.
@@ -227,7 +227,7 @@ def check_graph(graph: GraphData) -> None:
     _set(graph, "snapshots", _listed("snapshots", graph.snapshots))
     check_snapshots("snapshots", graph.snapshots, graph.snapshots)
     if graph.edge_life < 1:
-        raise DataError(f"edge_life={graph.edge_life}: an edge lives at least 1 base interval.")
+        raise DataError(f"edge_life={graph.edge_life}; at least 1 base interval is needed.")
     steps, nodes = len(graph.snapshots), graph.snapshots[0].num_nodes
     features = over_time(graph.features, name="features", dtype=np.float32, steps=steps, shape=(nodes, None))
     check_finite("features", stored_once(features))
@@ -268,10 +268,10 @@ def _listed(name: str, value: Any) -> tuple[Any, ...]:
 
 
 def check_snapshots(name: str, snapshots: tuple[Snapshot, ...], like: tuple[Snapshot, ...]) -> None:
-    """Refuse anything that is no snapshot, or not over the nodes of ``like[0]``, or has weights where that has none.
+    """Refuse entries that are no snapshots, or differ from ``like[0]`` in nodes or in having weights.
 
     Raises:
-        DataError: naming the first that does not fit.
+        DataError: an entry does not fit; the message names the first.
     """
     if not snapshots:
         raise DataError("a dynamic graph needs at least 1 labelled snapshot; 0 were given. Cut more windows.")
@@ -288,7 +288,7 @@ def check_snapshots(name: str, snapshots: tuple[Snapshot, ...], like: tuple[Snap
 
 
 def _following(graph: GraphData, following: tuple[Snapshot, ...]) -> tuple[Snapshot, ...]:
-    """Check the label graphs; one that equals the next snapshot becomes it: equal graphs have equal hashes."""
+    """Check the label graphs. One that equals the next snapshot is replaced by it, so that equal graphs hash alike."""
     if len(following) != len(graph.snapshots):
         raise DataError(
             f"following has {len(following)} snapshots and there are {len(graph.snapshots)} labelled ones; "

@@ -1,4 +1,4 @@
-"""Edges cut into base intervals: in memory (IntervalEdges), or as a stream of intervals (IntervalStream)."""
+"""Cut edges into base intervals: in memory (IntervalEdges), or as a stream of intervals (IntervalStream)."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from dtdg_lab.graphs.node_numbers import number_nodes
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class IntervalStream:
-    """B base intervals over nodes 0 .. N - 1, one snapshot after the other, and what is given with them.
+    """A stream of B base intervals over nodes 0 .. N - 1, with any given features, targets and classes.
 
-    Only the snapshots stream: what is given beside them is as large as the features of the graph, and is held.
+    Only the snapshots are streamed. The other arrays are as large as the features of the graph, and are held.
 
     Attributes:
         num_intervals: B.
         num_nodes: N.
         weighted: whether the snapshots carry weights.
-        make: restarts the sequence and yields its B snapshots in order, duplicates merged.
+        make: restarts the sequence and yields its B snapshots in order, with duplicates merged.
         node_ids: shape (N,): ids in the source, or None.
         features: float32, shape (B, N, F), or (N, F) where they never change; None where there are none.
-        targets: float32, shape (B, N): the value to predict at a base interval; None: the next in-degree is.
-        persistence: float32, shape (B, N): what "tomorrow is like today" predicts for ``targets``.
+        targets: float32, shape (B, N): the values to predict at a base interval; None predicts the next in-degrees.
+        persistence: float32, shape (B, N): the prediction of ``targets`` by the current values.
         classes: int16, shape (B, N), or (N,) where they never change; -1 is unlabelled.
         vertex_split: int8, shape (N,): 0 trains, 1 validates, 2 tests, -1 none.
         rows: edges in the source, duplicates included; None if unknown.
@@ -64,7 +64,7 @@ class IntervalStream:
             object.__setattr__(self, "node_ids", snapshot.check_ids(self.node_ids, self.num_nodes))
         snapshot.check_arrays(self, snapshot.node_arrays(self.num_nodes, self.num_intervals, self))
         if self.persistence is not None and self.targets is None:
-            raise DataError("persistence is given without targets; it says what is expected of targets that are given.")
+            raise DataError("persistence is given without targets, which it predicts. Give targets too, or neither.")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,10 +79,10 @@ class IntervalEdges:
         num_nodes: N.
         weight: shape (E,), or None.
         node_ids: shape (N,): ids in the source, or None.
-        features: as of :class:`IntervalStream`, like those that follow.
-        targets: the value to predict.
-        persistence: what "tomorrow is like today" predicts for it.
-        classes: of the nodes.
+        features: as in :class:`IntervalStream`, like the next three.
+        targets: the values to predict.
+        persistence: the prediction of the targets by the current values.
+        classes: classes of the nodes.
 
     Raises:
         DataError: vectors of different lengths, or numbers outside their range.
@@ -117,7 +117,7 @@ class IntervalEdges:
             check_weights(self.weight)
 
     def stream(self, **replacements: Any) -> IntervalStream:
-        """Stream the same intervals; ``replacements`` are features, targets and so on in place of its own."""
+        """Return a stream of the same intervals; ``replacements`` replace features, targets and so on."""
         fields = {name: getattr(self, name) for name in ("features", "targets", "persistence", "classes")}
         return IntervalStream(
             num_intervals=self.num_intervals,
@@ -130,7 +130,7 @@ class IntervalEdges:
         )
 
     def snapshots(self) -> Iterator[snapshot.Snapshot]:
-        """One snapshot for each base interval, duplicates merged; B of them, those without edges one and the same."""
+        """Yield the B snapshots, with duplicates merged. Intervals without edges share one snapshot."""
         interval, order = self.interval, None
         if (interval[1:] < interval[:-1]).any():
             order = np.argsort(interval, kind="stable")
@@ -164,27 +164,25 @@ class IntervalEdges:
                 yield current.result()
 
 
-# Dealing edges with times to base intervals, and numbering their nodes over all time.
+# Assign edges with times to base intervals, and number their nodes over all time.
 #
-# Edges may come in any order, with any times that are finite numbers: negative, fractional, equal. Self loops and
-# duplicates stay; duplicates are merged when snapshots are made. Intervals without edges stay too.
+# Edges may come in any order, with any finite times: negative, fractional, equal. Self loops, duplicates and intervals
+# without edges are kept. Duplicates are merged when snapshots are made.
 #
-# Three ways to cut, all covering every edge once:
+# Three ways to cut; each assigns every edge to one interval:
 #
 # * ``cut=B``: B intervals of equal length from the first time to the last; interval i holds first + i·span/B up to, not
 #   including, first + (i + 1)·span/B, and the edges at the very last time belong to the last interval.
 # * ``cut=0, window=w``: intervals of length w from the first time on; the last may be shorter. A calendar in place of w
 #   makes intervals from midnight to midnight.
-# * ``cut_by="edges"``: in the order of time, E/B edges for each interval, or w of them. Edges of one time stay
-#   together, in the interval of the first of them, so that an interval may hold more than its share and the next ones
-#   less.
+# * ``cut_by="edges"``: in the order of time, E/B edges for each interval, or w of them. Edges of equal time stay in one
+#   interval, that of the first of them. An interval may thus hold more than its share, and the next ones less.
 #
 # Where times or lengths are floats, a time that lies less than a millionth of an interval before a boundary counts as
 # on it, or less than 4 rounding steps of the times' own type where that is more: 3/24 is the start of the fourth
 # interval of 1/24, although 3/24 // (1/24) is 2.
 #
-# With ``drop_partial`` the last interval is left out where it is not full, as fixed lengths and shares may leave it:
-# its snapshot would be a label of few edges.
+# With ``drop_partial`` the last interval is dropped where it is not full: its snapshot would be a label of few edges.
 #
 # Source: equal intervals and the dropped first time of the released code of DynaHB and FlareDTDG.
 #
@@ -199,14 +197,14 @@ _Vector = NDArray[Any]
 
 
 def _intervals(times: _Vector, count: int, interval_of: Callable[[_Vector], _Vector]) -> NDArray[Any]:
-    """Return the base interval of every time, shape (E,), in a type as small as ``count`` allows."""
+    """Return the base interval of every time, shape (E,), in the smallest type for ``count`` intervals."""
     # of 16 bits, numpy sorts by radix
     intervals = np.empty(len(times), dtype=np.uint16 if count <= 2**16 else np.int32)
 
-    def deal(piece: slice) -> None:
+    def fill(piece: slice) -> None:
         intervals[piece] = interval_of(times[piece])
 
-    pieces.work_on(len(times), deal)
+    pieces.work_on(len(times), fill)
     return intervals
 
 
@@ -224,7 +222,7 @@ def cut_edges(
     bipartite: bool = False,
     nodes: Any = None,
 ) -> IntervalEdges:
-    """Deal edges to base intervals and number the nodes over all time, in the order of their ids.
+    """Assign edges to base intervals, and number the nodes over all time in the order of their ids.
 
     Args:
         src: sources, shape (E,); whole numbers or text.
@@ -232,22 +230,21 @@ def cut_edges(
         time: times, shape (E,), in any order: numbers, or datetimes, which become nanoseconds.
         weight: weights, shape (E,), finite and at least 0; None where edges carry none.
         cut: B, the number of intervals; 0 takes ``window``.
-        cut_by: what the intervals share equally: ``time`` or ``edges``.
+        cut_by: the quantity divided equally among the intervals: ``time`` or ``edges``.
         window: length of an interval where ``cut`` is 0: in the unit of ``time``, or a number of edges; or a calendar
             where times are datetimes. Messages call it interval, as the option is called.
-        drop_first: leave out the edges of the first distinct time; their nodes keep their numbers.
-        drop_partial: leave out the edges of a last interval that is not full; their nodes keep their numbers.
+        drop_first: drop the edges of the first distinct time; their nodes keep their numbers.
+        drop_partial: drop the edges of a last interval that is not full; their nodes keep their numbers.
             An interval of a fixed length is full where the last time, and the unit of time after it (the largest
             that all times are multiples of, counted from the first), reach its end; one of the calendar where the
             last time and a tenth more than the usual step after it do; one of edges with its share.
-        bipartite: sources and targets are nodes of two kinds, each numbered by itself: see :func:`two_sides`.
-        nodes: the ids of all nodes, shape (N,), in the order in which they are numbered, those without edges too;
-            or N, which stands for 0 .. N - 1; a pair of these where ``bipartite``. None: the nodes are those that an
-            edge has.
+        bipartite: sources and targets are nodes of two kinds, each with its own ids: see :func:`two_sides`.
+        nodes: the ids of all nodes in the order of their numbers, shape (N,), those without edges too; or N, which
+            stands for 0 .. N - 1; a pair of these where ``bipartite``. None takes the nodes that have edges.
 
     Raises:
-        DataError: no edges, vectors of different lengths, values that are no ids, times or weights, or intervals that
-            cannot be: longer than the data, or too many.
+        DataError: there are no edges; vectors differ in length; values are no ids, times or weights; an interval is
+            longer than the data; or there are too many intervals.
         UnknownNameError: another ``cut_by``.
     """
     if cut_by not in WAYS:
@@ -269,8 +266,8 @@ def cut_edges(
             )
         sources, targets, times = sources[later], targets[later], times[later]
         weights = None if weights is None else weights[later]
-    deal = _by_time if cut_by == "time" else _by_edges
-    interval, count = deal(times, cut, window, SpokenTimes(times, dates=dates))
+    fill = _by_time if cut_by == "time" else _by_edges
+    interval, count = fill(times, cut, window, SpokenTimes(times, dates=dates))
     if drop_partial and not cut and not _is_full(times, _window(window), count, cut_by):
         if count == 1:
             raise DataError(
@@ -292,7 +289,7 @@ def cut_edges(
 
 
 def _vectors(src: ArrayLike, dst: ArrayLike, time: ArrayLike) -> tuple[_Vector, _Vector, _Vector]:
-    """Return the three vectors, read and of equal length."""
+    """Read the three vectors, which must be of equal length."""
     sources, targets, times = read_ids(src, "src"), read_ids(dst, "dst"), read_times(time)
     lengths = [len(vector) for vector in (sources, targets, times)]
     if not lengths[0] or len(set(lengths)) > 1:
@@ -311,7 +308,9 @@ def _by_time(
     if isinstance(window, Calendar) and not cut:
         starts = window.starts(int(first), int(last), MAX_INTERVALS)
         count = len(starts) - 1
-        return _intervals(times, count, lambda some: np.searchsorted(starts, some, side="right") - 1), count
+        return _intervals(
+            times, count, lambda part_of_times: np.searchsorted(starts, part_of_times, side="right") - 1
+        ), count
     rounding = np.finfo(times.dtype).eps * max(abs(float(first)), abs(float(last))) if times.dtype.kind == "f" else 0.0
     if times.dtype.kind == "f":
         first, last = np.float64(first), np.float64(last)
@@ -346,14 +345,16 @@ def _by_time(
         )
     if times.dtype.kind == "i" and float(length).is_integer():
         count = int(span) // int(length) + 1
-        return _intervals(times, count, lambda some: (some - first) // int(length)), count
+        return _intervals(times, count, lambda part_of_times: (part_of_times - first) // int(length)), count
     if _ROUNDING_STEPS * rounding / length > _MOST_TOLERANCE:
         raise DataError(
             f"interval={spoken.length(length)} is too short for times up to {last:g} in {times.dtype}, which are only "
             f"exact to {rounding:.1g}: give times as whole numbers, or subtract the first time before they are rounded."
         )
     count = int(_whole_steps(np.float64(span / length), rounding / length)) + 1
-    return _intervals(times, count, lambda some: _whole_steps((some - first) / length, rounding / length)), count
+    return _intervals(
+        times, count, lambda part_of_times: _whole_steps((part_of_times - first) / length, rounding / length)
+    ), count
 
 
 _TOLERANCE = 1e-6  # of an interval: decimals that are written with six or more digits are on the boundary they mean
@@ -362,7 +363,7 @@ _ROUNDING_STEPS = 4  # subtracting, dividing and the interval's own rounding add
 
 
 def _whole_steps(steps: Any, rounding: float) -> Any:
-    """Return floor(steps), but the next whole number where that is as near as rounding explains.
+    """Return floor(steps), or the next whole number where rounding explains the gap to it.
 
     Args:
         steps: times in units of an interval, from the first on.
@@ -374,14 +375,14 @@ def _whole_steps(steps: Any, rounding: float) -> Any:
 
 
 def _equal_shares(times: _Vector, first: Any, span: Any, cut: int, rounding: float) -> NDArray[Any]:
-    """floor((time - first) / span * cut), but the last for the last: exact for whole numbers, as boundaries need it."""
+    """Return floor((time - first) / span * cut), and cut - 1 for the last time. Exact for whole numbers."""
     unit, is_integer = 1, times.dtype.kind == "i"
     if is_integer and int(span) >= 2**62 // cut:  # such as days in nanoseconds
         unit = math.gcd(*(int(np.gcd.reduce(times[piece] - first)) for piece in pieces.slices(len(times))))
         span //= unit
 
-    def share(some: _Vector) -> _Vector:
-        since = some - first
+    def share(part_of_times: _Vector) -> _Vector:
+        since = part_of_times - first
         if unit > 1:
             since //= unit
         if is_integer and int(span) < 2**62 // cut:
@@ -403,11 +404,13 @@ def _by_edges(
 
     def shared(count: int, interval_of: Callable[[_Vector], _Vector]) -> tuple[NDArray[Any], int]:
         # by the rank of the first edge of the same time
-        return _intervals(times, count, lambda some: interval_of(np.searchsorted(ascending, some))), count
+        return _intervals(
+            times, count, lambda part_of_times: interval_of(np.searchsorted(ascending, part_of_times))
+        ), count
 
     if cut:
         if cut > edges:
-            raise DataError(f"cut={cut} by edges, and there are {edges} edges: at most one interval for each.")
+            raise DataError(f"cut={cut} by edges, and there are {edges} edges; at most {edges} intervals are allowed.")
         return shared(cut, lambda rank: rank * cut // edges)
     share = _window(window)
     assert not isinstance(share, Calendar)  # refused where the interval is read
@@ -423,7 +426,7 @@ def _by_edges(
 
 
 def _is_full(times: _Vector, length: float | Calendar, count: int, cut_by: str) -> bool:
-    """Return whether the last of ``count`` intervals is as long, or has as many edges, as it can be."""
+    """Return whether the last of ``count`` intervals has its full length, or its full share of edges."""
     if cut_by == "edges":
         assert not isinstance(length, Calendar)
         return len(times) >= count * int(length)

@@ -1,4 +1,4 @@
-"""Numbers 0 .. N - 1 for the nodes of an edge list, over all time."""
+"""Number the nodes of an edge list 0 .. N - 1, over all time."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def number_nodes(
         sources: ids, int64 or text, shape (E,).
         targets: ids, shape (E,).
         bipartite: whether sources and targets are nodes of two kinds.
-        nodes: as of :func:`cut_edges`.
+        nodes: as in :func:`cut_edges`.
 
     Raises:
-        DataError: ids are in one column text and in the other numbers; or ``nodes`` lacks one.
+        DataError: one column holds text and the other numbers, or ``nodes`` lacks an id.
     """
     if nodes is not None:
         return _number_listed(nodes, sources, targets, bipartite=bipartite)
@@ -52,8 +52,8 @@ def number_nodes(
 def two_sides(users: _Vector, items: _Vector) -> _Vector:
     """Return the ids of nodes of two kinds: first those of the sources, then those of the targets.
 
-    Targets that are whole numbers are shifted by one more than the largest source, so that no id stands for two nodes;
-    others are called ``dst:<id>``.
+    No id stands for two nodes: whole numbers of targets are shifted by one more than the largest source, other ids
+    become ``dst:<id>``.
 
     Args:
         users: distinct ids of the sources.
@@ -79,7 +79,7 @@ def two_sides(users: _Vector, items: _Vector) -> _Vector:
 def _number_listed(
     nodes: Any, sources: _Vector, targets: _Vector, *, bipartite: bool
 ) -> tuple[_Vector, NDArray[np.int32], NDArray[np.int32]]:
-    """Return the ids of the nodes as they are listed, and the positions of sources and targets among them."""
+    """Return the listed ids of the nodes, and the positions of sources and targets among them."""
     if bipartite:
         if not isinstance(nodes, (tuple, list)) or len(nodes) != 2:
             raise DataError(
@@ -114,7 +114,7 @@ def position_in(node_ids: _Vector, ids: _Vector, name: str) -> NDArray[np.int32]
     Args:
         node_ids: distinct ids, shape (N,).
         ids: ids of edges' ends.
-        name: what messages call these.
+        name: the name of ``ids`` in messages.
 
     Raises:
         DataError: an id is listed twice, or not at all.

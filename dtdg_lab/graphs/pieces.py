@@ -1,4 +1,4 @@
-"""Slices of a long edge list, on which several threads work."""
+"""Process a long edge list in slices, in several threads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-AT_ONCE = 2**22  # edges whose numbers are computed at a time: what lies between has no room of its own
+AT_ONCE = 2**22  # edges of a slice; temporary arrays stay this small
 _THREADS = 4  # each takes some 100 MB for its piece
 
 
@@ -17,7 +17,7 @@ def slices(count: int) -> Iterator[slice]:
 
 
 def work_on(count: int, work: Callable[[slice], None]) -> None:
-    """Call ``work`` for each slice of the edges; several threads share them, since numpy releases the GIL."""
+    """Call ``work`` for each slice of the edges, in several threads: numpy releases the GIL."""
     if count <= AT_ONCE:
         work(slice(0, count))
         return

@@ -1,4 +1,4 @@
-"""A graph whose test split is sealed: it is read when a run is over, and never by what steers or tunes the run."""
+"""Seal the test split of a graph: it can be read only after a run's last step."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ Check = Callable[[str, int], None]
 
 
 def _none() -> None:
-    """Nothing is hidden."""
+    """Hide no node."""
 
 
 class Seal:
-    """Says whether what lies after the training and validation splits may be read.
+    """Controls whether data after the training and validation splits can be read.
 
-    Labels are sealed from the start. Snapshots and their features, which the labels before them are counted from, are
-    sealed once training begins: until then partitioners and layouts plan by the edges of the whole sequence.
+    Labels are sealed from the start. Snapshots and features, from which earlier labels are counted, are sealed once
+    training begins. Until then partitioners and layouts use the edges of the whole sequence.
 
     Args:
-        readable: how many snapshots from the first on have labels that may always be read.
+        readable: number of first snapshots whose labels can always be read.
 
     Attributes:
-        is_open: whether all may be read now.
-        plans: whether training has not begun.
+        is_open: whether everything can be read now.
+        plans: whether training has not begun yet.
     """
 
     def __init__(self, readable: int) -> None:
@@ -43,7 +43,7 @@ class Seal:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Let everything be read within a block; only the evaluation after a run's last step has a reason to."""
+        """Allow all reads within a block. Only the evaluation after a run's last step needs it."""
         was_open, self.is_open = self.is_open, True
         try:
             yield
@@ -51,7 +51,7 @@ class Seal:
             self.is_open = was_open
 
     def check_label(self, what: str, last: int) -> None:
-        """Let labels of snapshots up to ``last`` be read, or refuse.
+        """Refuse labels of snapshots after the validation split while the seal is closed.
 
         Raises:
             TestPartError: the seal is closed, and ``last`` is after the validation split.
@@ -60,10 +60,10 @@ class Seal:
             self._refuse(f"{what} of snapshot {last}")
 
     def check_input(self, what: str, last: int) -> None:
-        """Let snapshots up to ``last`` be read, or refuse; the one after the validation split is that's last label.
+        """Refuse snapshots after the validation split, but for the next one, which is the split's last label.
 
         Raises:
-            TestPartError: the seal is closed, training has begun, and ``last`` is after that one.
+            TestPartError: the seal is closed, training has begun, and ``last`` is after the next one.
         """
         if last > self.readable and not (self.is_open or self.plans):
             self._refuse(f"{what} of snapshot {last}")
@@ -77,13 +77,13 @@ class Seal:
 
 
 class SealedArray(NDArrayOperatorsMixin):
-    """An array over T snapshots, read as a numpy array is; what is sealed raises.
+    """A numpy-like array over T snapshots. Reading a sealed entry raises.
 
     Args:
         array: shape (T, N) or (T, N, F).
-        check: lets entries up to one be read, or raises (of a :class:`Seal`).
-        what: what messages call an entry.
-        hidden: gives the nodes whose entries read as -1 now, (N,), or None.
+        check: method of a :class:`Seal` that raises where entries up to a number are sealed.
+        what: name of an entry in messages.
+        hidden: returns the nodes whose entries read as -1 now, (N,), or None.
     """
 
     def __init__(
@@ -121,12 +121,12 @@ class SealedArray(NDArrayOperatorsMixin):
 
 
 class SealedSnapshots(Sequence[Snapshot]):
-    """Snapshots, one after the other; what is sealed raises.
+    """A sequence of T snapshots. Reading a sealed one raises.
 
     Args:
-        snapshots: T of them.
-        check: lets those up to one be read, or raises (of a :class:`Seal`).
-        what: what messages call one of them.
+        snapshots: the T snapshots.
+        check: method of a :class:`Seal` that raises where snapshots up to a number are sealed.
+        what: name of a snapshot in messages.
     """
 
     def __init__(self, snapshots: Sequence[Snapshot], check: Check, what: str) -> None:
@@ -147,11 +147,11 @@ class SealedSnapshots(Sequence[Snapshot]):
 class SealedGraph(DynamicGraph):
     """A view of a graph whose snapshots after the validation split can be read only while its seal is open.
 
-    Labels are ``targets``, ``classes`` and ``following``, and ``persistence``, which is the label before. Where the
-    data set divides its nodes, labels of test nodes read as -1. ``snapshots`` and ``features`` are sealed when
-    training begins, but for features that never change.
+    Labels are ``targets``, ``classes``, ``following`` and ``persistence``, which is the label before. Where the data
+    set splits its nodes, labels of test nodes read as -1. ``snapshots`` and ``features`` are sealed when training
+    begins, but for features that never change.
 
-    It is a guard against mistakes, not against somebody who is set on reading: all lies in the same memory.
+    It guards against mistakes, not against intent: all data are in the same memory.
     """
 
     seal: Seal
@@ -162,17 +162,17 @@ class SealedGraph(DynamicGraph):
 
 
 def sealed(graph: DynamicGraph, split: Split) -> SealedGraph:
-    """Return the same graph with what is after its training and validation splits sealed; nothing is copied.
+    """Return a view of the graph with a sealed test split; nothing is copied.
 
     Args:
         graph: T snapshots; the seal of a sealed graph is replaced.
-        split: its parts.
+        split: the graph's splits.
     """
     return _sealed_again(unsealed(graph), max(split.train.stop, split.validation.stop))
 
 
 def begin_training(graph: DynamicGraph) -> None:
-    """Seal what plans were made by, too: from here on nothing reads the edges or features of the test split."""
+    """Seal the edges and features of the test split too."""
     seal_of(graph).plans = False
 
 
@@ -182,12 +182,12 @@ def unsealed(graph: DynamicGraph) -> DynamicGraph:
 
 
 def seal_of(graph: DynamicGraph) -> Seal:
-    """Return the seal of a graph; one of its own, which seals nothing, where the graph has none."""
+    """Return the seal of a graph; a new one that seals nothing where the graph has none."""
     return graph.seal if isinstance(graph, SealedGraph) else Seal(graph.num_snapshots)
 
 
 def for_a_hash(snapshots: Sequence[Snapshot]) -> Sequence[Snapshot]:
-    """Return all snapshots whatever is sealed, to derive a random seed that reveals no single snapshot."""
+    """Return all snapshots, sealed or not, to hash into a random seed, which reveals no snapshot."""
     return snapshots._snapshots if isinstance(snapshots, SealedSnapshots) else snapshots
 
 

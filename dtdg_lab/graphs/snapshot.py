@@ -25,10 +25,10 @@ def frozen(array: Any, *, name: str, dtype: DTypeLike, shape: Sequence[int | Non
     its maker has given up) is shared.
 
     Args:
-        array: what the caller gave.
-        name: what the message calls it.
-        dtype: the type it must have; nothing is converted, so that no value is rounded unseen.
-        shape: the shape it must have; None fits any length.
+        array: the given array.
+        name: its name in messages.
+        dtype: the required type; nothing is converted, so that no value is rounded silently.
+        shape: the required shape; None fits any length.
 
     Raises:
         DataError: it is no array, has another type or shape, or entries are masked.
@@ -55,10 +55,10 @@ def frozen(array: Any, *, name: str, dtype: DTypeLike, shape: Sequence[int | Non
 
 
 def refuse_masked(array: Any, name: str) -> None:
-    """Refuse an array with masked entries: numpy would take what lies under the mask for values.
+    """Refuse an array with masked entries: numpy would read the values under the mask.
 
     Raises:
-        DataError: there are some; the first is named.
+        DataError: entries are masked; the message names the first.
     """
     if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
         mask = np.ma.getmaskarray(array)
@@ -71,7 +71,7 @@ def refuse_masked(array: Any, name: str) -> None:
 
 
 def give_up(array: NDArray[Any]) -> NDArray[Any]:
-    """Return the same array made read-only, for one that its maker has just built and will not touch again."""
+    """Make an array read-only and return it, for arrays that their maker does not change again."""
     array.setflags(write=False)
     return array
 
@@ -150,11 +150,11 @@ Wanted = tuple[Any, tuple[int | None, ...], tuple[int, int] | None]  # type, sha
 
 
 def check_arrays(holder: Any, requirements: Mapping[str, Wanted]) -> None:
-    """Check the arrays of a frozen dataclass, where they are not None, and put read-only ones in their place.
+    """Check the arrays of a frozen dataclass that are not None, and replace them by read-only ones.
 
     Args:
-        holder: has them as attributes.
-        requirements: name -> type, shape (see :func:`frozen`), and bounds of whole numbers. Others must be finite.
+        holder: the dataclass.
+        requirements: attribute -> type, shape (see :func:`frozen`), and bounds of whole numbers; floats must be finite.
 
     Raises:
         DataError: an array has another type or shape, or a value that is not allowed.
@@ -170,7 +170,7 @@ def check_arrays(holder: Any, requirements: Mapping[str, Wanted]) -> None:
 
 
 def node_arrays(nodes: int, steps: int | None = None, holder: Any = None) -> dict[str, Wanted]:
-    """Return the requirements of arrays beside N nodes, for :func:`check_arrays`; with T steps if there are steps.
+    """Return the requirements of the arrays of N nodes, and of T steps where given, for :func:`check_arrays`.
 
     Args:
         nodes: N.
@@ -228,9 +228,9 @@ class Snapshot:
     def trusted(
         cls, indptr: NDArray[np.int64], indices: NDArray[np.int32], weights: NDArray[np.float32] | None = None
     ) -> Snapshot:
-        """Return a snapshot of read-only arrays that are known to be right: only types and lengths are looked at.
+        """Return a snapshot of valid, read-only arrays. Only types and lengths are checked: no page is read.
 
-        For arrays that the lab has just built, or has written to disk itself: no page of them is read.
+        For arrays that the lab has just built, or has written to disk.
 
         Raises:
             DataError: an array has the wrong type or length, or could be changed.
@@ -246,7 +246,7 @@ class Snapshot:
         return snapshot
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # numpy forgets the read-only flag in a pickle; going through the constructor puts it back
+        # pickles lose numpy's read-only flag; the constructor restores it
         return (Snapshot, (self.indptr, self.indices, self.weights))
 
     def __repr__(self) -> str:
@@ -264,7 +264,7 @@ class Snapshot:
         return len(self.indices)
 
     def equals(self, other: Snapshot) -> bool:
-        """Return whether the other one holds the same edges and weights, over as many nodes."""
+        """Return whether both have the same edges and weights, over as many nodes."""
         if self is other:
             return True
         if self.num_edges != other.num_edges or (self.weights is None) != (other.weights is None):
@@ -312,7 +312,7 @@ def _check_rows(indptr: NDArray[np.int64], indices: NDArray[np.int32]) -> None:
         )
 
 
-# The edges of a snapshot as sorted numbers, so that questions about millions of pairs are answered at once.
+# The edges of a snapshot as sorted numbers, to look up millions of pairs at once.
 
 
 Ints = NDArray[np.int64]
@@ -342,7 +342,7 @@ class EdgeSet:
 
     @property
     def absent(self) -> int:
-        """How many pairs of different nodes are no edges."""
+        """Number of pairs of different nodes that are no edges."""
         return self.num_nodes * (self.num_nodes - 1) - len(self)
 
     def number(self, src: NDArray[np.integer], dst: NDArray[np.integer]) -> Ints:
@@ -364,15 +364,15 @@ class EdgeSet:
         return np.asarray(self.numbers[positions] == numbers)
 
     def nth_absent(self, order: Ints) -> Ints:
-        """Numbers of pairs that are no edges, given by their place among all such pairs, 0 .. absent - 1; any shape.
+        """Return the numbers of absent pairs, given their ranks 0 .. absent - 1 among them; any shape.
 
-        The edge with number e at place j has e - j absent pairs before it.
+        The edge with number e and rank j has e - j absent pairs before it.
         """
         gaps = self.numbers - np.arange(len(self))
         return np.asarray(order) + np.searchsorted(gaps, order, side="right")
 
     def absent_from(self, sources: NDArray[np.int32]) -> tuple[Ints, Ints]:
-        """For each source, the place of its first absent pair (see :meth:`nth_absent`), and how many it has; (U,)."""
+        """Return, for each source, the rank of its first absent pair and the number of its absent pairs; (U,) each."""
         first = np.asarray(sources, dtype=np.int64) * (self.num_nodes - 1)
         edges_before = np.searchsorted(self.numbers, first)
         edges_after = np.searchsorted(self.numbers, first + self.num_nodes - 1)
@@ -413,7 +413,7 @@ def targets(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 def stable_order(nodes: NDArray[np.integer]) -> NDArray[np.int64]:
     """Return the order that sorts nodes below 2^31 and keeps equal ones as they stand, shape (E,).
 
-    numpy counts numbers of 16 bits instead of comparing them, which takes a fifth of a sort's time.
+    numpy sorts 16-bit numbers by counting, in a fifth of the time of comparisons.
     """
     order = np.argsort(nodes.astype(np.uint16), kind="stable")
     if len(nodes) and nodes.max() >= 1 << 16:
@@ -433,7 +433,7 @@ def distinct(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def places_of(keys: NDArray[np.int64], queries: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return where each query stands or would stand among rising ``keys``, and whether it stands there."""
+    """Return the position of each query among rising ``keys``, and whether the query is one of them."""
     positions = np.searchsorted(keys, queries)
     is_present = positions < len(keys)
     is_present[is_present] = keys[positions[is_present]] == queries[is_present]

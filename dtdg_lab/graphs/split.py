@@ -1,4 +1,4 @@
-"""Which snapshots train, which validate, which test."""
+"""Split snapshots into training, validation and test ranges."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ LEAST_TRAINED = 2  # with fewer there is no step from one snapshot to the next
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Ranges of labelled snapshots, in time order; snapshots between them belong to no part.
+    """Ranges of labelled snapshots, in time order. Snapshots between them belong to no split.
 
-    ``validation`` is empty where the protocol has none; the others never are.
+    ``validation`` is empty where the protocol has none; the other two never are.
     """
 
     train: range
@@ -26,11 +26,10 @@ class Split:
 def split(num_snapshots: int, edge_life: int, protocol: Protocol) -> Split:
     """Split T labelled snapshots by a protocol.
 
-    The last ``test_snapshots`` of them are the test split, or, where that is 0, all after the first ``train_share``.
-    What lies before ends with the purge gap, before it lies the validation split (``validation_share`` of it, at least
-    1, or none where that is 0), before that another gap. A gap is ``edge_life - 1`` snapshots where the protocol
-    purges: with it, the label of the last snapshot before the gap shares no base interval with the label of the first
-    one after it. Gaps are taken from what lies before the test split, so that this is the same whether one purges.
+    The order is training, gap, validation, gap, test. The test split is the last ``test_snapshots``, or, where that is
+    0, all after the first ``train_share``. The validation split is ``validation_share`` of the snapshots before it, at
+    least 1, or none where that is 0. A gap is ``edge_life - 1`` snapshots where the protocol purges. Labels on its two
+    sides then share no base interval. Gaps do not change the test split.
 
     Args:
         num_snapshots: T.
@@ -70,7 +69,7 @@ def _enough(parts: tuple[range, range, range], protocol: Protocol) -> bool:
 
 
 def _parts(num_snapshots: int, gap: int, protocol: Protocol) -> tuple[range, range, range]:
-    """Training, validation and test ranges, perhaps empty."""
+    """Return the training, validation and test ranges, which may be empty."""
     # the small addend keeps 0.4 * 35 at 14, which in binary is a little less
     part = math.floor(num_snapshots * protocol.train_share + 1e-9)
     if protocol.test_snapshots:

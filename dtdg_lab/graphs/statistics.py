@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     from dtdg_lab.graphs.snapshot import Snapshot
 
 
-# How heavy the tail of a degree distribution is: the exponent of a power law fitted to the largest degrees.
-
-
-LEAST_IN_TAIL = 50  # fewer values say nothing about a tail
+# Tail of a degree distribution: the exponent of a power law fitted to the largest degrees.
+LEAST_IN_TAIL = 50  # fewer values are too few to fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +69,7 @@ def _fit_from(degrees: NDArray[np.int64], counts: NDArray[np.int64]) -> Tail:
     return Tail(exponent, start, total, float(np.abs(shares - law).max()))
 
 
-# What there is to know about a dynamic graph before anything is trained on it.
+# Statistics of a dynamic graph.
 
 
 QUANTILES = (0.5, 0.9, 0.99, 1.0)
@@ -89,8 +87,8 @@ class GraphStatistics:
         name: the graph's name.
         S: snapshots cut, as the papers count them; T where the graph was not cut here.
         V: nodes.
-        E: distinct edges of every base interval, summed; None where that cannot be known any more.
-        EL: distinct edges of every snapshot, summed: the edges while they live.
+        E: distinct edges of every base interval, summed; None if unknown.
+        EL: distinct edges of every snapshot, summed.
         rows: edges in the source, duplicates included; None if unknown.
         edge_life: base intervals an edge lives.
         weighted: whether edges carry weights.
@@ -105,11 +103,11 @@ class GraphStatistics:
         in_degrees: quantile -> in-degree, over all nodes with in-neighbours in all snapshots.
         tail: the power law of those in-degrees' tail; None where they have none.
         degrees: the in-degrees above 0 that occur, rising, shape (D,).
-        degree_counts: how often each of them does, over all nodes and snapshots, shape (D,).
+        degree_counts: how often each of ``degrees`` occurs, over all nodes and snapshots, shape (D,).
         classes: how many nodes have each class; nodes count once a snapshot where classes change.
         unlabelled: how many have none; None where there are no classes.
-        persistence_mse: mean squared error of "tomorrow is like today" over all targets.
-        mean_mse: that of the mean of all targets: their variance.
+        persistence_mse: mean squared error of persistence over all targets.
+        mean_mse: mean squared error of the mean of all targets: their variance.
         persistence_errors: ``persistence_mse`` of every snapshot, shape (T,).
         mean_errors: ``mean_mse`` of every snapshot, shape (T,).
     """
@@ -141,7 +139,7 @@ class GraphStatistics:
     mean_errors: NDArray[np.float64]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all values as JSON can hold them; NaN becomes None, a range its two ends, the second included."""
+        """Return all values for JSON: NaN becomes None, a range its first and last entry."""
         values: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
         for name in SERIES:
             values[name] = [None if math.isnan(value) else value for value in values[name].tolist()]
@@ -152,11 +150,11 @@ class GraphStatistics:
         return values
 
     def __repr__(self) -> str:
-        """Return the same as printed: a notebook's cell that ends with it shows it."""
+        """Return the printed text, for notebooks."""
         return str(self)
 
     def __str__(self) -> str:
-        """Return a dozen lines."""
+        """Return the statistics in a dozen lines."""
         base = "not known" if self.E is None else f"{self.E:,} distinct in their base intervals"
         lines = [
             f"{self.name}: {self.S:,} snapshots (S), {len(self.edges):,} of them labelled; edges live {self.edge_life} "
@@ -181,7 +179,7 @@ class GraphStatistics:
 
 
 def describe(graph: GraphData) -> GraphStatistics:
-    """Statistics of a graph; one or two snapshots are looked at a time."""
+    """Compute the statistics of a graph, from one or two snapshots at a time."""
     series = [_of_snapshot(snapshot) for snapshot in graph.snapshots]
     overlap = np.array(_overlaps(graph), dtype=np.float64).reshape(-1, 2)
     histogram = _in_degrees(graph)
@@ -218,14 +216,14 @@ def describe(graph: GraphData) -> GraphStatistics:
 
 
 def _of_snapshot(snapshot: Snapshot) -> tuple[int, int]:
-    """Nodes with an edge, and self loops."""
+    """Count the nodes with an edge, and the self loops."""
     active = np.diff(snapshot.indptr) > 0
     active[snapshot.indices] = True
     return int(np.count_nonzero(active)), int(np.count_nonzero(snapshot.rows() == snapshot.indices))
 
 
 def _overlaps(graph: GraphData) -> list[tuple[float, float]]:
-    """Jaccard index and share kept, of every pair of consecutive snapshots."""
+    """Return the Jaccard index and the share of kept edges of each pair of consecutive snapshots."""
     shares, previous_keys = [], edge_keys(graph.snapshots[0])
     for snapshot in graph.snapshots[1:]:
         after = edge_keys(snapshot)
@@ -250,7 +248,7 @@ def _in_degrees(graph: GraphData) -> NDArray[np.int64]:
 
 
 def _quantiles(histogram: NDArray[np.int64]) -> dict[float, int]:
-    """Return the smallest degree that this share of the degrees above 0 does not exceed; empty without edges."""
+    """Return quantiles of the degrees above 0; empty without edges."""
     reached = np.cumsum(histogram[1:])
     if not len(reached) or not reached[-1]:
         return {}
@@ -268,7 +266,7 @@ def _classes(graph: GraphData) -> tuple[tuple[int, ...], int | None]:
 
 
 def _baselines(graph: GraphData) -> NDArray[np.float64]:
-    """Mean squared error of persistence, and of the mean of all targets, of every snapshot; shape (T, 2)."""
+    """Return the mean squared errors of persistence and of the targets' mean, for each snapshot; shape (T, 2)."""
     mean = float(np.mean([row.mean(dtype=np.float64) for row in graph.targets]))
     errors = np.empty((len(graph.targets), 2))
     for t, (target, expected) in enumerate(zip(graph.targets, graph.persistence, strict=True)):
@@ -307,7 +305,7 @@ _INTEGERS = ("edges", "active", "degrees", "degree_counts")
 def statistics_of(graph: GraphData) -> GraphStatistics:
     """Return ``graph.describe()``, from the cache if it holds it.
 
-    A cache that cannot be read or written is no reason to fail: the statistics are then computed.
+    Where the cache cannot be read or written, the statistics are computed.
     """
     path = cache_folder() / "statistics" / f"{graph.data_hash[:32]}-{STATISTICS_VERSION}.json"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -322,7 +320,7 @@ def statistics_of(graph: GraphData) -> GraphStatistics:
 
 
 def _from_dict(values: dict[str, Any]) -> GraphStatistics:
-    """Read what ``GraphStatistics.to_dict`` gives."""
+    """Return the statistics from the values of ``GraphStatistics.to_dict``."""
     series = {
         name: give_up(np.array(values[name], dtype=np.int64 if name in _INTEGERS else np.float64)) for name in SERIES
     }

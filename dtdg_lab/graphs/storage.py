@@ -1,4 +1,4 @@
-"""Dynamic graphs on disk: memory-mapped files, and graphs written one snapshot at a time."""
+"""Store dynamic graphs on disk: memory-mapped files, written one snapshot at a time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dtdg_lab.graphs.graph_data import GraphData
 from dtdg_lab.graphs.snapshot import Snapshot, give_up, over_time
 from dtdg_lab.graphs.windowing import CutCounts
 
-# Folders of arrays on disk: where they are, and reading them as memory maps.
+# Folders of arrays on disk: their location, and reading them as memory maps.
 
 
 FORMAT = "dtdg-lab graph"
@@ -45,7 +45,7 @@ def cache_folder(root: str | Path | None = None) -> Path:
     """Return the folder where the lab keeps data: ``root``, else $DTDG_LAB_CACHE, else ~/.cache/dtdg-lab.
 
     Raises:
-        DataError: what is given is no path.
+        DataError: the value is no path.
     """
     if root is not None:
         return as_path(root, "root")
@@ -58,10 +58,10 @@ def graph_folder(key: str, root: str | Path | None = None) -> Path:
 
 
 def holds_graph(folder: Path, setting: str = CACHE) -> bool:
-    """Return whether a whole graph has been written into ``folder``, which the argument or variable ``setting`` names.
+    """Return whether ``folder`` holds a whole graph. ``setting`` is the argument or variable that names the folder.
 
     Raises:
-        DataError: the folder may not be looked into.
+        DataError: the folder may not be read.
     """
     with reading(folder, f"the graph folder {folder}", remedy="", setting=setting):
         try:
@@ -74,10 +74,10 @@ def holds_graph(folder: Path, setting: str = CACHE) -> bool:
 
 
 def check_free(folder: Path) -> None:
-    """Refuse a folder in which something lies or nothing can be written, before a graph is built into it.
+    """Refuse a folder that is not empty or not writable, before a graph is built into it.
 
     Raises:
-        DataError: it is not empty, no folder, or cannot be listed or written.
+        DataError: it is not empty, is no folder, or cannot be listed or written.
     """
     try:
         names = sorted(os.listdir(folder))
@@ -150,7 +150,7 @@ _FORGOTTEN_S = 60.0
 
 
 class ArrayFile:
-    """A .npy file that grows along its first axis; its header is put right when it is closed.
+    """A .npy file that grows along its first axis. Closing it writes the final header.
 
     Args:
         path: the file, which must not exist.
@@ -166,18 +166,19 @@ class ArrayFile:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of all that was written so far."""
+        """Shape of the array written so far."""
         return (self.length, *self.row)
 
     def extend(self, array: NDArray[Any]) -> None:
         """Append the entries of an array of shape (k, *row).
 
         Raises:
-            DataError: it has another type or shape, or the disk is full.
+            DataError: the array has another type or shape, or the disk is full.
         """
         if array.dtype != self.dtype or array.shape[1:] != self.row:
             raise DataError(
-                f"{self._path.stem} is {self.dtype} of shape (any, {self.row}) and gets {array.dtype} {array.shape}."
+                f"{self._path.stem} takes {self.dtype} of shape {('any', *self.row)}; {array.dtype} of shape "
+                f"{array.shape} was given."
             )
         with written(self._path):
             if array.size:
@@ -207,10 +208,10 @@ class ArrayFile:
 
 
 class Draft:
-    """A hidden folder of growing arrays; ``finish`` puts it into place. A context manager.
+    """A context manager of a hidden folder of growing arrays, which ``finish`` moves into place.
 
     Args:
-        folder: where the arrays are to appear.
+        folder: the final folder.
 
     Raises:
         DataError: no folder can be made there.
@@ -243,7 +244,7 @@ class Draft:
         shutil.rmtree(self._path, ignore_errors=True)
 
     def file(self, name: str, dtype: DTypeLike, row: tuple[int, ...] = ()) -> ArrayFile:
-        """Return the growing array of this name, made at the first call."""
+        """Return the growing array of this name; the first call creates it."""
         if name not in self.files:
             with written(self.folder):
                 self.files[name] = ArrayFile(self._path / f"{name}.npy", dtype, row)
@@ -254,18 +255,17 @@ class Draft:
         self.file(name, array.dtype, array.shape[1:]).extend(array)
 
     def close_files(self) -> None:
-        """Close all arrays; they can be read again, and not be extended any more."""
+        """Close all arrays. They can then be read, but not extended."""
         for file in self.files.values():
             file.close()
 
     def finish(self, meta: Mapping[str, Any]) -> Path:
-        """Write meta.json and rename the folder to its place; another graph that lies there is replaced.
+        """Write meta.json and rename the folder to its final name, replacing another graph there.
 
-        Where several processes write the same graph at once, one wins and the
-        others find the equal result in place.
+        Where several processes write the same graph at once, one wins and the others find the equal result.
 
         Raises:
-            DataError: the place holds something else, or cannot be written.
+            DataError: the final folder holds something else, or cannot be written.
         """
         with written(self.folder):
             text = json.dumps({"format": FORMAT, "schema": SCHEMA, **meta, "arrays": sorted(self.files)})
@@ -277,7 +277,7 @@ class Draft:
 
 @contextlib.contextmanager
 def written(folder: Path) -> Iterator[None]:
-    """Say what to do where the system refuses to write.
+    """Raise a DataError with a remedy where the system refuses to write.
 
     Raises:
         DataError: in place of an OSError.
@@ -289,7 +289,7 @@ def written(folder: Path) -> Iterator[None]:
 
 
 def _remove_dead(folder: Path) -> None:
-    """Remove drafts of the same folder whose lock is free, because their writers have ended."""
+    """Remove drafts of the folder whose writers have ended: their locks are free."""
     drafts = f".{glob.escape(folder.name)}.*"
     for lock in folder.parent.glob(f"{drafts}/{_LOCK}"):
         with contextlib.suppress(OSError), lock.open("r") as file:  # its writer is at work, or has just finished
@@ -304,7 +304,7 @@ def _remove_dead(folder: Path) -> None:
 
 
 def _put(draft: Path, folder: Path) -> None:
-    """Rename ``draft`` to ``folder``, moving an older graph out of the way."""
+    """Rename ``draft`` to ``folder``, and replace an older graph there."""
     for attempt in range(_ATTEMPTS):  # others may put or move theirs between any two steps
         with contextlib.suppress(OSError):  # taken: looked at below
             draft.rename(folder)
@@ -324,10 +324,10 @@ def _put(draft: Path, folder: Path) -> None:
 
 
 def _to_dict(folder: Path) -> dict[str, Any] | None:
-    """Return the meta.json of a graph; None where it is damaged, or has just been moved away.
+    """Return the meta.json of a graph; None where it is damaged or gone.
 
     Raises:
-        DataError: the system refuses to read it, so that it may be whole.
+        DataError: the system refuses to read it, so that it may be intact.
     """
     try:
         return read_meta(folder)

@@ -54,18 +54,18 @@ class SlidingEdges:
         self._values: NDArray[Any] = np.empty(0, dtype=np.float64 if weighted else np.int32)
 
     def __len__(self) -> int:
-        """Intervals that are in the window: fewer than ``length`` at the beginning."""
+        """Count the intervals in the window: fewer than ``length`` at the beginning."""
         return len(self._alive)
 
     def push(self, keys: NDArray[np.int64], weights: NDArray[np.float32] | None) -> bool:
-        """Add the edges of the next interval; those of the oldest leave where the window was full.
+        """Add the edges of the next interval. Where the window was full, remove those of the oldest interval.
 
         Args:
             keys: shape (E,), rising, without duplicates.
             weights: shape (E,), where the window is weighted.
 
         Returns:
-            Whether edges came or went.
+            Whether edges were added or removed.
         """
         leaving = self._alive.popleft() if len(self._alive) == self._length else _NONE
         self._alive.append(keys)
@@ -88,7 +88,7 @@ class SlidingEdges:
 
     @property
     def keys(self) -> NDArray[np.int64]:
-        """The keys of the window's distinct edges, rising."""
+        """Rising keys of the window's distinct edges."""
         return distinct(self._keys) if self._weighted else self._keys
 
     def sums(self) -> NDArray[np.float64]:
@@ -96,16 +96,16 @@ class SlidingEdges:
         return sums_of_equal(self._keys, self._values) if self._weighted else self._values.astype(np.float64)
 
     def snapshot(self) -> Snapshot:
-        """Return the window's edges, with the sums of their weights where they carry any."""
+        """Return the window's edges, with summed weights where edges carry weights."""
         return snapshot_of_rows(self.in_degree, self.keys, finite_weights(self.sums()) if self._weighted else None)
 
     def _replace(
         self, gone: NDArray[np.int64], positions: NDArray[np.int64], keys: NDArray[np.int64], values: ArrayLike
     ) -> None:
-        """Take entries out and put rising keys in, each before the entry that is now at its place.
+        """Remove entries, and insert each rising key before the entry at its position.
 
-        Gathering from where each entry stood takes half the time of masks: where[i] rises by 1 from one entry that
-        stays to the next, by 1 more for every one between them that goes, and by 0 at one that comes.
+        Gathering entries from their old positions takes half the time of masks. From one kept entry to the next the
+        old position rises by 1, and by 1 more for every removed entry between them. At an inserted one it rises by 0.
         """
         new = positions - np.searchsorted(gone, positions) + np.arange(len(positions))
         rises = np.ones(len(self._keys) - len(gone) + len(keys), dtype=np.intp)
@@ -123,7 +123,7 @@ class SlidingEdges:
 _NONE = np.empty(0, dtype=np.int64)
 
 
-# What was counted while a graph was cut, and can no longer be counted from its snapshots.
+# Counts of the cut, which the snapshots no longer tell.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,8 +134,8 @@ class CutCounts:
         rows: edges in the source, duplicates included; None if unknown.
         intervals: B, base intervals.
         interval_edges: distinct edges of each base interval, summed over the B intervals (the papers' E).
-        windows: S, windows that were kept.
-        dropped: windows left out for having too few edges.
+        windows: S, windows kept.
+        dropped: windows with too few edges.
         window_edges: distinct edges of each kept window, summed over the S windows (the papers' EL).
     """
 
@@ -147,20 +147,20 @@ class CutCounts:
     window_edges: int
 
 
-# Room for a graph under construction: one that cannot fit is refused before it fills the memory or the disk.
+# Space for a graph under construction: a graph that cannot fit is refused before it fills the memory or the disk.
 
 
 def check_room(steps: int, nodes: int, features: int, into: Path | None) -> None:
-    """Refuse a graph whose node values alone, whatever its edges, are larger than the place they are to go.
+    """Refuse a graph whose node values alone exceed the memory or the free disk space.
 
     Args:
         steps: T, snapshots that will be kept.
         nodes: N.
         features: feature values per node and snapshot; 0 if features never change.
-        into: the folder that the graph is written to; None where it is held in memory.
+        into: the graph's folder; None where it is held in memory.
 
     Raises:
-        DataError: the message has the sizes.
+        DataError: the graph does not fit; the message has the sizes.
     """
     values = features + 2  # with the target and its persistence, float32
     needed = steps * nodes * (4 * values + (8 if into is not None else 0))  # in files every row pointer is there, too
@@ -177,12 +177,12 @@ def check_room(steps: int, nodes: int, features: int, into: Path | None) -> None
 
 
 def memory_bytes() -> int:
-    """Memory of this machine."""
+    """Return the bytes of memory of this machine."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def free_bytes(folder: Path) -> int:
-    """Free space on the disk that will hold a folder, which need not be there yet."""
+    """Return the free bytes of the disk of a folder, which need not exist yet."""
     path = Path(os.path.abspath(folder))
     while not os.path.exists(path):  # False too where a folder may not be entered; writing there says so
         path = path.parent
@@ -207,7 +207,7 @@ def _size(count: int) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IntervalWindow:
-    """One window: ``graph`` merges ``edge_life`` base intervals, ``base`` is the newest, of number ``newest``."""
+    """One window: ``graph`` merges ``edge_life`` base intervals; ``base`` is the newest one, number ``newest``."""
 
     newest: int
     graph: Snapshot
@@ -215,12 +215,12 @@ class IntervalWindow:
 
 
 class Windows:
-    """The windows of a sequence, one after the other; ``counts`` describes them once all have been generated.
+    """The windows of a sequence, in order; ``counts`` is complete once all have been generated.
 
     Args:
         stream: B base intervals.
         edge_life: base intervals an edge lives, 1 .. B.
-        min_edges: windows with fewer edges are left out.
+        min_edges: windows with fewer edges are dropped.
 
     Raises:
         DataError: there are fewer base intervals than ``edge_life``.
@@ -236,7 +236,7 @@ class Windows:
         self._interval_edges = self._windows = self._window_edges = 0
 
     def __iter__(self) -> Iterator[IntervalWindow]:
-        """Return the windows that have enough edges, oldest first."""
+        """Yield the windows that have enough edges, oldest first."""
         self._interval_edges = self._windows = self._window_edges = 0
         for window in self._all():
             if window.graph.num_edges < self.min_edges:
@@ -247,12 +247,12 @@ class Windows:
 
     @property
     def most(self) -> int:
-        """At most so many of them can be labelled: all where targets are given, else all but the last."""
+        """Largest number of labelled windows: all where targets are given, else all but the last."""
         return self.stream.num_intervals - self.edge_life + (self.stream.targets is not None)
 
     @property
     def counts(self) -> CutCounts:
-        """Sizes of the whole sequence, after it has been gone through."""
+        """Sizes of the whole sequence, once all windows have been generated."""
         total = self.stream.num_intervals - self.edge_life + 1
         return CutCounts(
             rows=self.stream.rows,
@@ -280,7 +280,7 @@ class Windows:
                 yield IntervalWindow(number, graph, base)
 
     def _base(self) -> Iterator[Snapshot]:
-        """Return the base intervals, checked against what the stream says of itself."""
+        """Yield the base intervals, checked against the attributes of the stream."""
         stream, number = self.stream, -1
         for number, base in enumerate(stream.make()):
             if base.num_nodes != stream.num_nodes or (base.weights is not None) != stream.weighted:
@@ -292,23 +292,22 @@ class Windows:
                 break
             yield base
         if number != stream.num_intervals - 1:
-            raise DataError(f"the stream gave other than the {stream.num_intervals} base intervals it says it has.")
+            raise DataError(f"the stream did not yield the {stream.num_intervals} base intervals of num_intervals.")
 
 
-# The M-transform of TM-GCN over time: every snapshot becomes the mean of the last w, and so do its features.
+# The M-transform of TM-GCN over time: each snapshot and its features become the mean of the last w.
 #
-# Row t of M (counted from 1) has M[t, k] = 1 / min(w, t) for max(1, t - w + 1) <= k <= t and 0 elsewhere: at the
-# beginning, where there are fewer than w snapshots, the mean is over those that there are. An edge without weight
-# counts as 1, so that smoothed snapshots always carry weights. Sums are taken in float64, oldest first, and divided
-# once: 1/w is never rounded before.
+# Row t of M (counted from 1) has M[t, k] = 1 / min(w, t) for max(1, t - w + 1) <= k <= t and 0 elsewhere. At the
+# beginning the mean is over fewer than w snapshots. An edge without weight counts as 1; smoothed snapshots always carry
+# weights. Sums are taken in float64, oldest first, and divided once: 1/w is never rounded before.
 #
 # Source: ESDG sections 5.3 (the matrix M) and 5.4 (A and X are transformed), after TM-GCN (Malik et al. 2021).
 #
-# Differs from the paper: labels are not smoothed; they say what the next snapshot really holds.
+# Differs from the paper: labels are not smoothed; they count the edges of the next snapshot.
 
 
 class GraphSmoother:
-    """The mean of the adjacency matrices of the last w snapshots.
+    """Mean of the adjacency matrices of the last w snapshots.
 
     Args:
         num_nodes: N.
@@ -320,14 +319,14 @@ class GraphSmoother:
         self._alive = SlidingEdges(num_nodes, window, weighted=weighted)
 
     def push(self, snapshot: Snapshot) -> Snapshot:
-        """Take the next snapshot and give the mean that ends with it, weighted."""
+        """Add the next snapshot and return the weighted mean that ends with it."""
         self._alive.push(edge_keys(snapshot), snapshot.weights)
         mean = finite_weights(self._alive.sums() / len(self._alive))
         return snapshot_of_rows(self._alive.in_degree, self._alive.keys, mean)
 
 
 class FeatureSmoother:
-    """The mean of the features of the last w snapshots; w of them are held.
+    """Mean of the features of the last w snapshots, which are all held.
 
     Args:
         window: w, at least 1.
@@ -337,7 +336,7 @@ class FeatureSmoother:
         self._alive: deque[NDArray[np.float32]] = deque(maxlen=window)
 
     def push(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Take features of shape (N, F) and give the mean that ends with them."""
+        """Add features of shape (N, F) and return the mean that ends with them."""
         self._alive.append(features)
         total = np.zeros(features.shape, dtype=np.float64)
         for row in self._alive:
@@ -345,16 +344,16 @@ class FeatureSmoother:
         return (total / len(self._alive)).astype(np.float32)
 
 
-# What models ask to be done to snapshots before they are trained on, given snapshots that are not smoothed yet.
+# Smoothing of snapshots that models ask for.
 #
 # Data sets are loaded smoothed (options ``edge_life`` and ``smoothing_window``); here one graph is smoothed several
 # ways to be compared.
 
 
 def lived(snapshots: Sequence[Snapshot], edge_life: int) -> Iterator[Snapshot]:
-    """Return the sum of the last ``edge_life`` snapshots, at each of them; fewer at the beginning, as there are fewer.
+    """Yield, for each snapshot, the sum of the last ``edge_life`` ones; of fewer at the beginning.
 
-    Where edges carry no weight the sum is the union: an edge that is alive counts once, as in the lab's data sets.
+    Where edges carry no weight the sum is the union, as in the lab's data sets.
 
     References: ESDG section 5.4 (EvolveGCN).
     """
@@ -365,7 +364,7 @@ def lived(snapshots: Sequence[Snapshot], edge_life: int) -> Iterator[Snapshot]:
 
 
 def averaged(snapshots: Sequence[Snapshot], window: int) -> Iterator[Snapshot]:
-    """Return the mean of the last ``window`` snapshots, at each of them; see :mod:`dtdg_lab.graphs.windowing`.
+    """Yield, for each snapshot, the mean of the last ``window`` ones.
 
     References: ESDG section 5.4 (TM-GCN).
     """

@@ -166,8 +166,8 @@ def stream(**changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_intervals": 4}, "other than the 4 base intervals"),
-        ({"num_intervals": 2}, "other than the 2 base intervals"),
+        ({"num_intervals": 4}, "did not yield the 4 base intervals"),
+        ({"num_intervals": 2}, "did not yield the 2 base intervals"),
         ({"num_nodes": 3}, "base interval 0 has 2 nodes and weighted=False; the stream says 3"),
         ({"weighted": True}, "the stream says 2 nodes and weighted=True"),
         ({"num_intervals": 0}, "0 base intervals over 2 nodes"),

@@ -43,7 +43,7 @@ def play(tasks: Sequence[TaskTimes], order: Sequence[int], *, one_link: bool = F
     clock = TaskClock(tasks, one_link=one_link)
     for number in order:
         clock.turn(number)
-    if left := clock.left():
+    if left := clock.unfinished():
         raise PlanError(f"the order ends before tasks {left}: it must have each task as often as it has stretches.")
     in_flight = sum(sum(task.communicate_s) for task in tasks)
     return OrderTimes(clock.now_s, clock.computed_s, clock.waited_s, in_flight)

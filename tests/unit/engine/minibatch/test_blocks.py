@@ -413,7 +413,7 @@ def test_what_a_batch_does_not_have_is_refused() -> None:
     sequence = TargetSequence(blocks, OperatorSettings())
     with pytest.raises(PlanError, match="snapshots range"):
         sequence.view(5)
-    with pytest.raises(PlanError, match="layer 1 of"):
+    with pytest.raises(PlanError, match="layer 1 is not in"):
         sequence.stacks(BATCH, 1)
     with pytest.raises(PlanError, match="in direction 'out'"):
         target_edges(blocks, BATCH, 0, "out")

@@ -258,7 +258,7 @@ def test_no_snapshots_other_vertices_and_other_ways_are_refused() -> None:
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"columns": 1}, "2 rows of 2 edges do not fit 2 indices, 1 columns"),
+        ({"columns": 1}, "2 rows with 2 edges do not fit 2 indices, 1 columns"),
         ({"indptr": np.array([0, 1, 1])}, "2 rows with 1 edges do not fit 2 indices"),
         ({"degrees": np.zeros(2)}, "degrees of 2 and 3 columns"),
         ({"other_degrees": np.zeros(4)}, "degrees of 3 and 4 columns"),

@@ -225,7 +225,7 @@ class End(NamedTuple):
     dash: str
 
 
-def bound_end(seconds: float, name: str = "no schedule is shorter") -> End:
+def bound_end(seconds: float, name: str = "lower bound") -> End:
     """Return the line at the bound of all schedules."""
     return End(name, seconds, WARNING_COLOUR, "dash")
 

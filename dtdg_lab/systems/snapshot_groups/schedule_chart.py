@@ -108,7 +108,7 @@ def _ends(tables: RunTables, blocks: EpochBlocks) -> list[End]:
     ends = []
     bound_s = measured_bound(blocks, pipelined=bool(tables.config.flat.get("pipelined")))
     if bound_s is not None and tables.ranks > 1:
-        ends.append(bound_end(bound_s, "no schedule is shorter with the times of this epoch"))
+        ends.append(bound_end(bound_s, "lower bound with the times of this epoch"))
     predicted_s = predicted_seconds(tables)
     if blocks.is_whole and blocks.schedule is tables.event(ScheduleFacts) and predicted_s is not None:
         ends.append(predicted_end(predicted_s))

@@ -85,7 +85,7 @@ def test_every_group_is_drawn_where_and_when_it_was_computed() -> None:
     assert title_of(figure) == "Schedule of epoch 1"
 
 
-BOUND, PREDICTED = "no schedule is shorter with the times of this epoch", "predicted, without exchanges"
+BOUND, PREDICTED = "lower bound with the times of this epoch", "predicted, without exchanges"
 
 
 def test_bound_and_predicted_end_are_of_the_times_in_the_epoch_that_is_draw_schedule() -> None:

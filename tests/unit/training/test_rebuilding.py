@@ -144,7 +144,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (PARTS, {"system": "pygt-dist", "cache_gib": 0.0}, "cache_gib=0 allows 0"),
     (PARTS, {"partitioner": "file"}, "partition_file"),
     (PARTS, {"partitioner": "file", "partition_file": "elsewhere.npz"}, "elsewhere.npz"),
-    (PARTS, {"system": "psg", "group_window": 20}, "room for 0 groups"),
+    (PARTS, {"system": "psg", "group_window": 20}, "has only 0 groups"),
     ({**PARTS, "system": "pygt-dist"}, {"parts": 30}, "parts=30 must be from 1 to 24"),
     ({**PARTS, "task": "link", "link_share": 0.5}, {"system": "pygt-dist"}, "halo_vertex"),
     (BLOCKS, {"blocks": TRAINED + 1}, "blocks=13 of 12 snapshots"),
@@ -322,9 +322,9 @@ def test_memory_chooses_the_blocks_and_less_of_it_chooses_more(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"group_window": 12}, "12 snapshots, room for 1 groups of group_window=12"),
-        ({"group_window": 20}, "12 snapshots, room for 0 groups of group_window=20"),
-        ({"group_window": 7, "group_stride": 6}, "room for 1 groups of group_window=7.*13 snapshots, are needed"),
+        ({"group_window": 12}, "12 snapshots has only 1 groups of group_window=12"),
+        ({"group_window": 20}, "12 snapshots has only 0 groups of group_window=20"),
+        ({"group_window": 7, "group_stride": 6}, "has only 1 groups of group_window=7.*13 snapshots. are needed"),
     ],
     ids=str,
 )

@@ -82,7 +82,7 @@ def test_a_module_without_a_file_goes_with_its_code(monkeypatch: pytest.MonkeyPa
     ("line", "why"),
     [
         ("HELD = __import__('threading').Lock()", "model 'mine' cannot be sent to engines: cannot pickle"),
-        (f"HELD = bytes({MOST_BYTES})", r"model 'mine' takes 4.0 MiB when it is sent to engines, above 4.0 MiB"),
+        (f"HELD = bytes({MOST_BYTES})", r"model 'mine' takes 4.0 MiB, .*4.0 MiB"),
     ],
 )
 def test_what_cannot_be_sent_is_refused(line: str, why: str) -> None:

@@ -352,10 +352,10 @@ def option_owners(
     """Return the names of the options that a run reads, by kind.
 
     Args:
-        system_name: of the system.
-        dataset: of the data set; a stored graph has no options.
-        model: of the model.
-        settings: of the run, by flat name. A scheduler or another entry chosen there adds its own options.
+        system_name: name of the system.
+        dataset: name of the data set; a stored graph has no options.
+        model: name of the model.
+        settings: settings of the run, by flat name. A scheduler or another entry chosen there adds its own options.
     """
     data = entry("datasets", dataset).options if not dataset.startswith(STORED) else ()
     owners: dict[str, tuple[str, ...]] = {"datasets": data, "models": entry("models", model).options}

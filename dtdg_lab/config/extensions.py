@@ -35,8 +35,8 @@ class Extension:
     """The description of one registration in a run's folder: plain values only.
 
     Attributes:
-        kind: of the catalogue, such as ``models``, or ``family``.
-        name: in configs; of a family, its name.
+        kind: a kind of the catalogue, such as ``models``, or ``family``.
+        name: its name in configs, or the name of a family.
         target: ``module:attribute``; empty for code that cannot be imported, such as a class of a notebook cell.
         qualname: the name of the class or function in its module.
         summary: one sentence.
@@ -47,7 +47,7 @@ class Extension:
         code: statements that define code that cannot be imported; empty if they are not known.
         declared: its new options, with type, bounds, default and meaning.
         entries: its entry in the catalogue, or those of a family.
-        systems: of a family.
+        systems: the systems of a family.
     """
 
     kind: str

@@ -13,7 +13,7 @@ from typing import Any
 
 from dtdg_lab.config.catalogue import DECLARED
 
-SCHEMA = 3  # 1 and 2, with other names of events and columns, are not read any more
+SCHEMA = 3  # 1 and 2, with other names of events and columns, are refused
 
 MAX_CONTROL_VERSION = 2**24 - 1  # sent in a float32 slot, which is exact up to here
 

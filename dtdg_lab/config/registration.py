@@ -65,7 +65,7 @@ class Registration:
 
     Attributes:
         kind: ``family``, or a kind of the catalogue.
-        name: in the catalogue.
+        name: its name in the catalogue.
         what: a class, function or instance, or a text ``module:attribute``.
         summary: one sentence.
         source: paper and section.
@@ -159,7 +159,7 @@ def register(
             engine.
         kind: ``family``, ``model``, ``task``, ``scheduler``, ``partitioner``, ``data set``, ``congestion pattern``,
             ``cache policy`` or ``batch-size controller``; or the catalogue's name of the kind, such as ``scheduling``.
-        name: in the catalogue; its attribute ``name``, or that of the class or function in lower case, by default.
+        name: its name in the catalogue; by default its attribute ``name``, or the class or function in lower case.
         summary: one sentence; the first line of its docstring by default.
         source: paper and section.
         options: names of options that it reads beside those of its kind; an :class:`~dtdg_lab.config.options.Option`
@@ -275,7 +275,7 @@ def _check_names(record: Registration, additions: _Additions, previous_options: 
         if name not in brought or name not in previous_options or name in of_families:
             raise ConfigError(
                 f"register({_text(record.what)}): there is another option {name!r} ({OPTIONS[name].meaning}). Give "
-                f"options=[{name!r}] to read that one, or call the new one otherwise."
+                f"options=[{name!r}] to read that one, or give the new one another name."
             )
 
 

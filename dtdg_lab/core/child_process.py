@@ -21,7 +21,7 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 def stops_blocked() -> Iterator[None]:
     """Block SIGTERM and SIGUSR1, so that children started here inherit the mask and leave them to this process.
 
-    A signal to a whole group of processes would else end what a run needs for its last step.
+    A signal to a process group would otherwise end children that a run needs for its last step.
     """
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGUSR1})
     try:
@@ -31,7 +31,7 @@ def stops_blocked() -> Iterator[None]:
 
 
 class ChildProcess:
-    """A child that gets commands on standard input and replies on standard output; its errors are kept.
+    """A child process that reads commands from standard input and replies on standard output; its errors are kept.
 
     It starts no thread pools, and must exit when its input ends or its parent is gone: see :func:`begin_child`.
 
@@ -42,9 +42,9 @@ class ChildProcess:
         fds: file descriptors that it inherits.
 
     Attributes:
-        pid: of the process.
+        pid: number of the process.
         orders: unbuffered file for commands; :meth:`wait` closes it.
-        answers: descriptor of its replies.
+        answers: file descriptor of its replies.
 
     Raises:
         NotAvailableError: it cannot be started.
@@ -76,7 +76,7 @@ class ChildProcess:
         return self._child.poll() is None
 
     def ended(self, cause: str = "") -> str:
-        """Return how it ended, with its last output: ``exited with status ...`` or ``was ended by SIGKILL ...``."""
+        """Describe its end with its last output: ``exited with status ...`` or ``was ended by SIGKILL ...``."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._child.wait(1.0)
         self._errors.seek(0)
@@ -89,7 +89,7 @@ class ChildProcess:
         self._child.kill()
 
     def wait(self, grace_s: float | None = None) -> None:
-        """End its commands and wait for its exit; after ``grace_s`` seconds it is killed."""
+        """Close its input and wait for its exit; kill it after ``grace_s`` seconds."""
         with contextlib.suppress(BrokenPipeError):
             self.orders.close()
         try:
@@ -110,10 +110,10 @@ def environment() -> dict[str, str]:
 
 
 def import_environment() -> dict[str, str]:
-    """Return the variables of a child's import path: this very package, and nothing of the working folder.
+    """Return the variables of a child's import path: this package, without the working folder.
 
-    A user's ``random.py`` or ``queue.py`` beside his notebook would be imported in place of the standard library's, by
-    the child and by the processes that it starts.
+    A user's ``random.py`` or ``queue.py`` beside a notebook would otherwise replace the standard library's module in
+    the child and in the processes that it starts.
     """
     root = str(Path(__file__).resolve().parents[2])
     folders = [root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
@@ -121,7 +121,7 @@ def import_environment() -> dict[str, str]:
 
 
 def end_of(status: int | None) -> str:
-    """Return how a process ended: the name of the signal, or its status; and for SIGKILL whether memory is short."""
+    """Describe the end of a process: the name of the signal, or its status; for SIGKILL, whether memory was short."""
     if status is None or status >= 0:
         return f"exited with status {status}"
     try:

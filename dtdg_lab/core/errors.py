@@ -41,7 +41,7 @@ class UnsupportedError(ConfigError):
 
 
 class PredictionError(LabError):
-    """Raised when a lesson is to reveal an answer before the reader has predicted it."""
+    """Raised when a lesson is asked for an answer before the reader has predicted it."""
 
     def _render_traceback_(self) -> list[str]:
         """Return the text that a notebook shows: the message alone."""
@@ -57,11 +57,11 @@ class PartitionError(LabError):
 
 
 class DataError(LabError):
-    """Raised when a data set cannot be found, read or understood."""
+    """Raised when a data set cannot be found, read or parsed."""
 
 
 class ChecksumError(DataError, ValueError):
-    """Raised when a file's SHA-256 is not the one recorded for it."""
+    """Raised when a file's SHA-256 differs from the recorded one."""
 
 
 class NotAvailableError(LabError):
@@ -93,7 +93,7 @@ class RunInterruptedError(RunFailedError):
 
 
 class StoppedError(LabError):
-    """Raised where a run is stopped before its first step."""
+    """Raised when a run is stopped before its first step."""
 
 
 class StepFailedError(Exception):
@@ -122,7 +122,7 @@ def require(holds: bool, rule: str) -> None:
     """Raise unless a rule holds.
 
     Raises:
-        ContractError: it does not.
+        ContractError: the rule does not hold.
     """
     if not holds:
         raise ContractError(rule)

@@ -34,11 +34,11 @@ def replacing(path: Path, *, mode: int = 0o666, draft: Path | None = None) -> It
 
     Args:
         path: the file; its folder must exist.
-        mode: who may read and write the file, less the umask.
+        mode: permissions of the file, before the umask.
         draft: the file to write, if there is a single writer: the draft of a killed process is overwritten.
 
     Raises:
-        OSError: it cannot be written or replaced. After any error ``path`` is as before, and no other file remains.
+        OSError: the file cannot be written or replaced. After any error ``path`` is unchanged, and no draft remains.
     """
     draft = draft or draft_path(path)
     try:
@@ -56,9 +56,9 @@ _PROBE_BYTES = 4096  # one block: a full disk refuses it
 
 
 def writable_folder(path: Any, called: str, raises: type[LabError]) -> Path:
-    """Return the absolute path of a folder for results, once a file could be written there; nothing is left behind.
+    """Return the absolute path of a folder for results, after writing and removing a test file.
 
-    Where the folder does not exist, the nearest one above it is tried: it need not be made before there is a result.
+    Where the folder does not exist, its nearest existing ancestor is tested. The folder is not made.
 
     Args:
         path: as in :func:`~dtdg_lab.core.units.as_path`.
@@ -66,7 +66,7 @@ def writable_folder(path: Any, called: str, raises: type[LabError]) -> Path:
         raises: the class of the error.
 
     Raises:
-        LabError: of the class ``raises``: it is no path, or nothing can be written there.
+        LabError: of the class ``raises``: ``path`` is no path, or nothing can be written there.
     """
     ancestor = folder = as_path(path, called, raises)
     working_folder(f"{called}={str(path)!r}", raises)  # libraries of torch abort the process without one
@@ -84,7 +84,7 @@ def writable_file(path: Any, called: str, raises: type[LabError]) -> Path:
     """Return the absolute path of a file for results, once its folder is known to be writable; as `writable_folder`.
 
     Raises:
-        LabError: of the class ``raises``: it is no path, or nothing can be written there.
+        LabError: of the class ``raises``: ``path`` is no path, or nothing can be written there.
     """
     file = as_path(path, called, raises)
     writable_folder(file.parent, called, raises)

@@ -1,4 +1,4 @@
-"""Tasks of a run before its first step: reported while others wait, and ended if the run is stopped."""
+"""Report the tasks of a run before its first step, and end them if the run is stopped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REPORT: ContextVar[Report | None] = ContextVar("report", default=None)
 
 @contextmanager
 def preparation(report: Report) -> Iterator[None]:
-    """Call ``report`` for tasks of this block: their text, and the seconds left if they are known.
+    """Call ``report`` for tasks of this block with their text, and the seconds left if they are known.
 
     An exception that ``report`` raises ends the block.
     """
@@ -31,7 +31,7 @@ def announce(task: str, left_s: float | None = None) -> None:
     """Report a task; this takes less than a microsecond if no run is prepared.
 
     Args:
-        task: begins a sentence of the status line, such as ``"metis divides 20,000 nodes"``.
+        task: text for the status line, such as ``"metis divides 20,000 nodes"``.
         left_s: remaining seconds; None if they are unknown.
     """
     report = _REPORT.get()

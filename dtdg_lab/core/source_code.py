@@ -64,7 +64,7 @@ def variable_of(what: Any) -> str:
 def defining_code(what: Any) -> str:
     """Return statements that define a class, a function or an instance of ``__main__``, with its imports and helpers.
 
-    A name that can be neither imported nor defined becomes a comment. An instance is made as its ``repr`` says.
+    A name that can be neither imported nor defined becomes a comment. An instance is made by its ``repr``.
 
     Returns:
         The statements; empty if the text of ``what`` or its class is not known.
@@ -152,7 +152,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def digest_of(what: Any) -> str | None:
-    """Return the first 16 hexadecimal digits of a SHA-256; None where something that ``what`` reads has no digest.
+    """Return the first 16 hexadecimal digits of a SHA-256; None where a value that ``what`` reads has no digest.
 
     Code of this package and of installed libraries counts by its name. Other code counts by its instructions, constants
     and defaults, and by the global values and helpers that it reads. An instance counts with what pickle keeps of it.
@@ -177,8 +177,8 @@ class _Reader:
 
     Attributes:
         package: top-level name of the module whose code counts by its instructions, although it may be installed.
-        positions: id of a value -> its position, which stands for it from the second time on.
-        values: those with a position; kept, so that ids stay theirs.
+        positions: id of a value -> its position, which replaces it from the second time on.
+        values: values with a position; kept, so that their ids stay unique.
     """
 
     package: str
@@ -266,7 +266,7 @@ class _Reader:
                 yield from self._all([name, member])
 
     def _instance(self, value: Any) -> Iterator[bytes]:
-        """Yield what pickle would keep of an object: how it is made again, and its state."""
+        """Yield the parts that pickle keeps of an object: its constructor call and its state."""
         try:
             reduced = value.__reduce_ex__(4)
         except (TypeError, AttributeError, ValueError, NotImplementedError, pickle.PicklingError) as error:

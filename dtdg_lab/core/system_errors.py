@@ -1,4 +1,4 @@
-"""Refusals of the operating system, with cause and remedy; a file is called damaged only where its content is."""
+"""Explain refusals of the operating system with cause and remedy, and distinguish them from damaged files."""
 
 from __future__ import annotations
 
@@ -58,17 +58,17 @@ def system_errno(error: BaseException) -> int | None:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Return whether the system refused to read what is there, so that it may be whole and must not be replaced."""
+    """Return whether the system refused to read a file, which may thus be intact and must not be replaced."""
     return system_errno(error) not in (None, errno.ENOENT)
 
 
 def explain(error: BaseException, path: str | Path | None = None, *, setting: str = "") -> str:
-    """Return what the system refused and what helps, as sentences.
+    """Describe a refusal of the system and its remedy, in sentences.
 
     Args:
-        error: for which :func:`system_errno` is a number, or any OSError.
-        path: the file or folder that was to be read or written; by default the one that the error names.
-        setting: the argument or variable that names another place, such as ``runs_dir=``.
+        error: an OSError, or an error for which :func:`system_errno` is a number.
+        path: the file or folder to read or write; by default the one that the error names.
+        setting: the argument or variable that can name another folder, such as ``runs_dir=``.
     """
     number = system_errno(error) or (error.errno if isinstance(error, OSError) else None) or 0
     if path is None and isinstance(error, OSError):
@@ -82,7 +82,7 @@ def explain(error: BaseException, path: str | Path | None = None, *, setting: st
 
 
 def error_text(error: BaseException) -> str:
-    """Return an error's message; of one that is not the lab's, its type too, and what helps against a refusal."""
+    """Return an error's message. For errors of other packages, add the type, and the remedy of a refusal."""
     if isinstance(error, LabError):
         return str(error)
     text = f"{type(error).__name__}: {error}"
@@ -90,7 +90,7 @@ def error_text(error: BaseException) -> str:
 
 
 def is_explained(error: BaseException) -> bool:
-    """Return True if an error is itself a refusal of the system for which there is a remedy, such as a full disk."""
+    """Return True if an error is a refusal of the system with a remedy, such as a full disk."""
     number = errno.ENOMEM if _is_lack_of_memory(error) else error.errno if isinstance(error, OSError) else None
     return number in _EXPLAINED
 
@@ -111,19 +111,19 @@ def reading(
     damage: tuple[type[BaseException], ...] = (),
     is_missing_damage: bool = False,
 ) -> Iterator[None]:
-    """Raise a system's refusal as what it is, and any other error of a reader as damage; errors of the lab pass.
+    """Raise errors of a block as a refusal of the system or as damage; errors of the lab pass unchanged.
 
-    Do nothing in the block but read one file or folder.
+    The block must only read one file or folder.
 
     Args:
-        path: what is read; None for content that is in memory.
+        path: the file or folder; None for content in memory.
         what: its name in messages, by default the path.
-        remedy: of damage, as a sentence. It may advise deletion, since the system has refused nothing.
-        damaged: what messages say of damage.
+        remedy: remedy of damage, as a sentence. It may advise deletion, since the system has refused nothing.
+        damaged: words for damage in messages.
         raises: the class of the error.
-        setting: the argument or variable that names another place, if any.
+        setting: the argument or variable that can name another folder, if any.
         damage: further errors that readers raise for damage.
-        is_missing_damage: whether a file that is not there means that the whole is damaged.
+        is_missing_damage: whether a missing file counts as damage.
 
     Raises:
         LabError: of the class ``raises``.
@@ -175,7 +175,7 @@ def _explain_descriptors(path: Path) -> tuple[str, str]:
 
 
 def _explain_denied(path: Path) -> tuple[str, str]:
-    """Return whose file or folder keeps this user out, and the command that lets him in."""
+    """Return the owner of the file or folder that denies access, and the command that grants it."""
     blocking, facts = path, None
     for part in (*reversed(path.parents), path):
         try:
@@ -238,7 +238,7 @@ def _explain_other(path: Path) -> tuple[str, str]:
 
 
 def _file_system(path: Path) -> str:
-    """Return the mount point of a path that need not exist, with the space that is left."""
+    """Return the mount point of a path, which need not exist, with its free space."""
     mount = Path(os.path.abspath(path)) if path.is_absolute() else Path("/")
     while not os.path.ismount(mount) and mount != mount.parent:
         mount = mount.parent

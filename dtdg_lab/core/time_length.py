@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: ``"6h"``, ``"1d"``, a timedelta, or dates of the calendar."""
+"""Parse lengths of time: ``"6h"``, ``"1d"``, a timedelta, or dates of the calendar."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def is_offset(length: Any) -> bool:
 
 
 def parse_length(length: Any, called: str) -> Any:
-    """Return a length of time as a timedelta or an offset of pandas, and anything else as it is.
+    """Return a length of time as a timedelta or an offset of pandas; return other values unchanged.
 
     Args:
         length: a text, a timedelta of Python, NumPy or pandas, an offset of pandas, or a number.
         called: its name in error messages.
 
     Raises:
-        ConfigError: a text that is no length; or months or years that are not those of the calendar.
+        ConfigError: the text is no length, or months or years are not those of the calendar.
     """
     if isinstance(length, str):
         length = _parse_text(length.strip(), called)
@@ -53,10 +53,10 @@ def parse_length(length: Any, called: str) -> Any:
 
 
 def seconds_of(length: Any, called: str) -> Any:
-    """Return a length of time in seconds, and anything else as it is; arguments as for :func:`parse_length`.
+    """Return a length of time in seconds; return other values unchanged. Arguments as for :func:`parse_length`.
 
     Raises:
-        ConfigError: a text that is no length, or a length that depends on the calendar.
+        ConfigError: the text is no length, or the length depends on the calendar.
     """
     parsed = parse_length(length, called)
     if is_offset(parsed):

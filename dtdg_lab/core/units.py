@@ -19,16 +19,16 @@ NETEM = "netem"  # folder in the state directory: marks network devices with tra
 def as_path(path: Any, called: str, raises: type[LabError] = DataError) -> Path:
     """Return an absolute path, with ~ and environment variables expanded as a shell does.
 
-    It need not exist. The part that exists as it is written is not expanded: an absolute path stays as it is.
+    The path need not exist. The part that exists literally is not expanded.
 
     Args:
-        path: text, or a path object that stands for text.
+        path: text, or a path object.
         called: its name in error messages: an argument such as ``root``, or an environment variable.
         raises: the class of the error.
 
     Raises:
-        LabError: of the class ``raises``: it is no path, names an unknown user or variable, or is relative to a
-            working folder that is gone.
+        LabError: of the class ``raises``: the value is no path, names an unknown user or variable, or is relative to a
+            removed working folder.
     """
     try:
         text = os.fspath(path)
@@ -56,7 +56,7 @@ def as_path(path: Any, called: str, raises: type[LabError] = DataError) -> Path:
 
 
 def _expand_variables(path: Path) -> Path:
-    """Return a path with variables expanded in the part that does not exist as it is written.
+    """Return a path with variables expanded in the part that does not exist literally.
 
     Raises:
         KeyError: a variable is not set.

@@ -1,8 +1,8 @@
-"""What is in a data file as published: plain, packed, zip or tar, NumPy's npz, and Planetoid's pickles.
+"""Read published data files: plain, packed, zip or tar, NumPy's npz, and Planetoid's pickles.
 
-All is read in memory and never unpacked to disk. An archive is refused as a whole where a member would escape its
-folder (an absolute path, ``..``, a link) if it were unpacked. Bytes are counted while they are unpacked, whatever the
-archive announces: more than ``MAX_RATIO`` times the file, or more than ``max_bytes``, is refused.
+Files are read in memory, never unpacked to disk. An archive is refused as a whole where a member would escape its
+folder (an absolute path, ``..``, a link). Unpacked bytes are counted, whatever sizes the archive announces: more than
+``MAX_RATIO`` times the file, or more than ``max_bytes``, are refused.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dtdg_lab.graphs.snapshot import give_up
 MAX_BYTES = 8 << 30  # of one member
 MAX_RATIO = 200  # bytes unpacked for each byte of the file; text has 3 to 20
 MAX_MEMBERS = 10_000
-_FREE_BYTES = 64 << 20  # never too much, whatever the ratio
+_FREE_BYTES = 64 << 20  # allowed whatever the ratio
 _CHUNK_BYTES = 1 << 20
 _PACKERS = {  # how a packed file begins -> the packer, which is also the usual end of its name
     b"\x1f\x8b": "gz",
@@ -51,7 +51,7 @@ _REMEDY = "It is cut short or damaged: fetch it again."
 
 
 def _reading(path: Path | None, what: str) -> contextlib.AbstractContextManager[None]:
-    """Tell damage of a file from a refusal of the system, around nothing but reading; path is None for bytes."""
+    """Distinguish a damaged file from a refusal of the system. The block only reads; ``path`` is None for bytes."""
     return reading(path, what, remedy=_REMEDY, damaged="cannot be read", damage=_DAMAGE)
 
 
@@ -59,15 +59,15 @@ def _reading(path: Path | None, what: str) -> contextlib.AbstractContextManager[
 
 
 def find_part(data: Mapping[str, bytes], source: str, *patterns: str, needed: bool = True) -> str:
-    """Return the one file whose name, after its last slash, fits the first pattern that any file fits.
+    """Return the one file whose name, after its last slash, fits the first pattern that has a match.
 
     Files that archivers add (``__MACOSX``, ``._name``) never fit.
 
     Args:
         data: files by name.
-        source: what messages call them.
+        source: name of the data in messages.
         patterns: tried in order.
-        needed: whether it is an error that none fits; else the name is then empty.
+        needed: whether no match is an error; otherwise the returned name is empty.
 
     Raises:
         DataError: none fits, or several do.
@@ -95,15 +95,15 @@ def part(data: Mapping[str, bytes], pattern: str, source: str) -> bytes:
 
 
 class ArchiveMembers(Mapping[str, bytes]):
-    """The members of an archive by name, unpacked when they are asked for; a file that is no archive is one member.
+    """The members of an archive by name, unpacked on access. A file that is no archive has one member.
 
     Args:
         source: the file, or its bytes.
-        name: its name, for messages; that of the file where it is left out.
+        name: its name in messages; by default the file's name.
         max_bytes: most bytes a member may have.
 
     Raises:
-        DataError: the file cannot be read, is damaged, or holds what is refused. Getting a member raises it too.
+        DataError: the file cannot be read, is damaged, or has a refused member. Access to a member raises it too.
     """
 
     def __init__(self, source: Path | bytes, name: str | None = None, *, max_bytes: int = MAX_BYTES) -> None:
@@ -123,7 +123,7 @@ class ArchiveMembers(Mapping[str, bytes]):
             self._names = self._listed()
 
     def __iter__(self) -> Iterator[str]:
-        """Names in the order of the archive, folders left out."""
+        """Iterate over the names in the order of the archive, without folders."""
         return iter(self._names)
 
     def __len__(self) -> int:
@@ -143,9 +143,9 @@ class ArchiveMembers(Mapping[str, bytes]):
 
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
-        """Return a member as a stream, for what is too large to be held; the reader must limit what it takes.
+        """Open a member as a stream, for members too large for memory. The reader must limit how much it reads.
 
-        Errors in the block count as damage of the file: do nothing in it but read.
+        Errors in the block count as damage of the file: only read in it.
 
         Raises:
             DataError: there is no such member, or it is damaged.
@@ -170,10 +170,10 @@ class ArchiveMembers(Mapping[str, bytes]):
                 yield self._unpacked(file)
 
     def only(self, *patterns: str) -> bytes:
-        """Return the content of the one member that fits; of a file that is no archive, its content, whatever its name.
+        """Return the content of the one member that fits, or of the whole file where it is no archive.
 
         Raises:
-            DataError: none fits, or several do; or it is damaged or too large.
+            DataError: none fits, or several do; or the member is damaged or too large.
         """
         archive = self._zipped or self._tarred
         return self[find_part(self, self.where, *patterns) if archive else self._names[0]]
@@ -196,7 +196,7 @@ class ArchiveMembers(Mapping[str, bytes]):
         return tarfile.open(fileobj=self._unpacked(file), mode="r|", errorlevel=2)
 
     def _entries(self) -> Iterator[tuple[str, bool, bool]]:
-        """Yield every entry of the archive: its name, whether it is a folder, and whether it is a link or a device."""
+        """Yield, for each entry, its name, whether it is a folder, and whether it is a link or a device."""
         with self._file() as file:
             if self._zipped:
                 with zipfile.ZipFile(file) as archive:
@@ -231,7 +231,7 @@ class ArchiveMembers(Mapping[str, bytes]):
 
 
 def _refuse_closed(info: zipfile.ZipInfo, what: str) -> None:
-    """Raise DataError if a member of a zip is whole and cannot be unpacked here."""
+    """Raise DataError if a member of a zip is intact but cannot be unpacked here."""
     if info.flag_bits & 1:
         raise DataError(f"{what} is encrypted. Unpack it with its password, and use the plain file.")
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
@@ -247,7 +247,7 @@ def _packer_of(head: bytes) -> str:
 
 
 class _Limited(io.RawIOBase):
-    """A stream that refuses to give more than its limit."""
+    """A stream that refuses to return more bytes than its limit."""
 
     def __init__(self, stream: Any, limit: int, source: str) -> None:
         self._stream, self._left, self._limit, self._where = stream, limit, limit, source
@@ -268,16 +268,16 @@ class _Limited(io.RawIOBase):
 
 
 def unpacked(data: bytes, source: str) -> bytes:
-    """Return the content of a packed file held in memory; of any other, itself.
+    """Return the unpacked content of a file in memory; the same bytes where it is not packed.
 
     Raises:
-        DataError: it is damaged or unpacks to too much.
+        DataError: the file is damaged or unpacks to too many bytes.
     """
     return ArchiveMembers(data, source).only("*") if _packer_of(data[:6]) else data
 
 
 def content(path: Path, member: str = "") -> tuple[bytes, str]:
-    """Return a file's content for a parser, unpacked, and its name in messages; the name's end gives its format.
+    """Return a file's unpacked content for a parser, and its name in messages, whose suffix gives the format.
 
     Args:
         path: a plain or packed file, or an archive.
@@ -299,11 +299,11 @@ def content(path: Path, member: str = "") -> tuple[bytes, str]:
 
 
 class Together(Mapping[str, bytes]):
-    """Several files as if they were the members of one archive.
+    """Several files, read like the members of one archive.
 
     Args:
         files: the published files.
-        paths: where each of them is.
+        paths: the path of each.
     """
 
     def __init__(self, files: tuple[PublishedFile, ...], paths: tuple[Path, ...]) -> None:
@@ -328,13 +328,13 @@ def read_npz(stream: IO[bytes], names: Mapping[str, bool], source: str) -> dict[
     """Return some arrays of an ``.npz``, by name, read-only.
 
     Args:
-        stream: the file, from which one can read anywhere.
-        names: the arrays wanted, and whether each must be there.
+        stream: the file, which can seek.
+        names: the arrays to read, and whether each is required.
         source: the file's name, for messages.
 
     Raises:
-        DataError: the file is damaged, an array is missing, holds something else than numbers, or is announced far
-            larger than the file.
+        DataError: the file is damaged; or an array is missing, is not numeric, or claims to be far larger than the
+            file.
     """
     arrays: dict[str, NDArray[Any]] = {}
     with _reading(None, source):
@@ -361,16 +361,16 @@ def read_npz(stream: IO[bytes], names: Mapping[str, bool], source: str) -> dict[
     return arrays
 
 
-# Pickles of published data sets, read without running anything they name.
+# Pickles of published data sets, read without running the functions they name.
 #
-# A pickle is a small program that may call any function. Here only the opcodes run that the Planetoid files hold, and
-# the few names in them (NumPy's arrays, SciPy's sparse rows, a defaultdict) stand for plain records. A record becomes
-# an array only once its shape is known to fit the bytes that it came with. Python's own unpickler is used, not the one
-# in C, which reserves memory for any memo number that a file names.
+# A pickle is a small program that may call any function. Here only the opcodes of the Planetoid files run, and their
+# few names (NumPy's arrays, SciPy's sparse rows, a defaultdict) stand for plain records. A record becomes an array only
+# if its shape fits its bytes. The unpickler in Python is used: the one in C reserves memory for any memo number that a
+# file names.
 
 
 class _Record:
-    """What a class named in a pickle stands for: it keeps its arguments and the state it was given."""
+    """A record in place of a class named in a pickle, with its arguments and its state."""
 
     arguments: tuple[Any, ...] = ()
     state: Any = None
@@ -395,7 +395,7 @@ class _Rows(_Record):
 
 
 def _made_of(kind: Any, *_: Any) -> _Record:
-    """``numpy.core.multiarray._reconstruct`` and ``copyreg._reconstructor``: an object that gets its state later."""
+    """Stand in for NumPy's ``_reconstruct`` and ``copyreg._reconstructor``: make a record that gets its state later."""
     if kind not in (_Rows, _Array, _Type):
         raise pickle.UnpicklingError("an object of another class")
     record: _Record = kind()
@@ -425,14 +425,14 @@ _OPCODES = (
 
 
 class _Opcodes(dict[int, Any]):
-    """What runs for each opcode."""
+    """The function of each allowed opcode."""
 
     def __missing__(self, opcode: int) -> Any:
         raise DataError(f"opcode {bytes([opcode])!r} is none that the Planetoid files hold. Do not trust the file.")
 
 
 class _Unpickler(pickle._Unpickler):
-    """Runs only the allowed opcodes, finds only the allowed names, and makes no more bytes than the pickle has."""
+    """An unpickler of allowed opcodes and names only, which makes no more bytes than the pickle has."""
 
     stack: list[Any]
     memo: dict[int, Any]
@@ -463,7 +463,7 @@ class _Unpickler(pickle._Unpickler):
         self._run(pickle.BUILD)
 
     def _get(self, opcode: bytes) -> None:
-        """Take from the memo. A tuple of a tuple that is used twice, and so on, would never end to hash."""
+        """Read from the memo. Nested tuples that are used twice are refused: hashing them would take forever."""
         self._run(opcode)
         if isinstance(self.stack[-1], tuple):
             raise pickle.UnpicklingError("a tuple that is used twice")
@@ -502,7 +502,10 @@ def read_pickle(data: bytes, source: str) -> Any:
 
 
 def _array(record: Any) -> NDArray[Any]:
-    """From NumPy's state: version, shape, dtype, Fortran order, bytes; the dtype is ``dtype("f4", 0, 1)``, (3, "<")."""
+    """Build an array from NumPy's state: version, shape, dtype, Fortran order, bytes.
+
+    The dtype is a record such as ``dtype("f4", 0, 1)`` with the state (3, "<").
+    """
     _, shape, kind, fortran, content = record.state
     dtype = np.dtype(kind.state[1] + kind.arguments[0])
     content = content.encode("latin1") if isinstance(content, str) else content

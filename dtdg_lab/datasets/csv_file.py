@@ -1,4 +1,4 @@
-"""A dynamic graph from a text file with one edge a line, in the forms in which such files are published."""
+"""Read a dynamic graph from a text file with one edge a line."""
 
 from __future__ import annotations
 
@@ -65,8 +65,7 @@ def from_csv(
 
     Ids may be anything of up to 1,000 characters. A column whose ids are whole numbers below 2^63 in every row, ``1.0``
     included, holds whole numbers; where both columns do, nodes are ordered as numbers, else as text. Nodes are
-    renumbered in that order, so that numbers may be as large or as far apart as they like; ``graph.node_ids`` keeps
-    them. Words that stand for what is missing, such as ``NA``, are refused.
+    renumbered in that order; ``graph.node_ids`` keeps their ids. Words for missing values, such as ``NA``, are refused.
     Times are numbers, or dates such as 2014-01-31 or 2014-01-31T16:39:58Z; others by ``time_format``. Values may be
     in double quotes, with line breaks in them; blank lines are skipped. gzip, bzip2, xz, zstd and lz4 are unpacked.
 
@@ -79,21 +78,21 @@ def from_csv(
         sep: the text between columns, mostly one character; a space stands for any number of spaces and tabs.
         header: whether the first line has names. None: it has, where a column is given by name. The last comment
             line before the rows may have them, too.
-        comment: how lines begin that are comments and skipped; one text or several. ``auto``: ``#``, ``%`` or ``//``,
-            but a line that has the columns of a row, such as ``#tag,bob,3``, is refused. None: there are no comments.
-        skip_footer: how many of the last lines are no rows. None: none, but lines that look like a footer, such as
+        comment: the beginning of comment lines, which are skipped; one text or several. ``auto``: ``#``, ``%`` or
+            ``//``, but a line that has the columns of a row, such as ``#tag,bob,3``, is refused. None: no comments.
+        skip_footer: number of last lines that are no rows. None: 0, but lines that look like a footer, such as
             ``Total,60,61``, are refused.
         encoding: of the text, as Python calls it.
         member: the file in an archive: its name, or a pattern such as ``"*.csv"``. None: the only table; files such as
             README, LICENSE and ``meta.*`` are no tables.
-        features: as :func:`from_edges` takes them.
-        labels: as :func:`from_edges` takes them.
-        name: what runs and reports call the graph; by default the file's name.
+        features: as in :func:`from_edges`.
+        labels: as in :func:`from_edges`.
+        name: the graph's name in runs and reports; by default the file's name.
         **cutting: ``cut=n`` or ``interval=x``, and the other options of :func:`from_edges`. The calendar of dates with
-            an offset, such as +02:00, is that of the first row's.
+            an offset, such as +02:00, is that of the first row.
 
     Raises:
-        DataError: the file cannot be read, lacks a column, or has a value that is not allowed: the message names the
+        DataError: the file cannot be read, lacks a column, or has a value that is not allowed; the message names the
             file and the line. Or the edges cannot be cut.
         ConfigError: an option is out of its bounds.
     """
@@ -146,7 +145,7 @@ def _check_column(role: str, column: Any) -> None:
         )
 
 
-# The text of the file: which one in an archive, its encoding, its comments and its line breaks.
+# The text of the file: the member of an archive, its encoding, its comments and its line breaks.
 
 
 _UNIT_SEPARATOR = "\x1f"  # stands for a separator of several characters, which the reader of rows does not take
@@ -158,10 +157,10 @@ class _TextFile:
     Args:
         path: the file, or the archive that holds it.
         sep: the text between columns.
-        comment: how comment lines begin.
-        encoding: of the text.
-        member: which file of an archive; None for the only table.
-        skipped: how many of the last lines are no rows.
+        comment: the beginning of comment lines.
+        encoding: encoding of the text.
+        member: the file of an archive; None for the only table.
+        skipped: number of last lines that are no rows.
     """
 
     def __init__(
@@ -200,7 +199,7 @@ class _TextFile:
     def read(
         self, wanted_columns: Mapping[str, Column], header: bool | None, time_format: str | None
     ) -> dict[str, Any]:
-        """Return the wanted columns: ids as Arrow text, weights as numpy, times as numpy or as pandas has them.
+        """Return the requested columns: ids as Arrow text, weights as numpy, times as numpy or pandas.
 
         Raises:
             DataError: there are no rows, a column is missing, or a value is not allowed; the message names the line.
@@ -250,17 +249,17 @@ class _TextFile:
         return ids, positions
 
     def column_name(self, column: Column, role: str) -> str:
-        """Return the name of a column; of one without a name, its role."""
+        """Return the name of a column, or its role where it has no name."""
         if isinstance(column, str):
             return column
         return self._names[column] if column < len(self._names) else role
 
     def line(self, row: int) -> str:
-        """Return the words for the line of a row, counted from 0."""
+        """Describe the line of a row, counted from 0, for messages."""
         return f"line {txt.line_of_row(self.text, row)} of {self.where}"
 
     def _positions(self, columns: Mapping[str, Column], header: bool) -> dict[str, int]:
-        """Return the position of every column from 0; the header is taken out of the text."""
+        """Return the position of every column from 0, and remove the header from the text."""
         positions: dict[str, int] = {}
         for number, line in txt.first_lines(self.text, 1):
             names, source = _names_in(line, self.sep), f"line {number} of {self.where}"
@@ -309,7 +308,7 @@ def _position(role: str, column: Column, names: list[str], *, header: bool, sep:
 
 
 def _other_separator(line: str, column: int, sep: str) -> str:
-    """Return the advice to give a separator that parts the line into enough columns, if there is one."""
+    """Suggest a separator that splits the line into enough columns, if there is one."""
     for separator, description in (
         (",", "','"),
         ("\t", "'\\t'"),
@@ -323,7 +322,7 @@ def _other_separator(line: str, column: int, sep: str) -> str:
     return f"Give another column, or another sep than {sep!r}"
 
 
-# Which file of an archive, and what it is.
+# The file of an archive, and its kind.
 
 
 _NO_TABLES = (
@@ -388,7 +387,7 @@ _CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\f\x1a"))  # no text has these
 
 
 def _content(path: Path, member: str | None) -> tuple[bytes, str]:
-    """Return the bytes of the table, unpacked, and what messages call it."""
+    """Return the unpacked bytes of the table, and its name in messages."""
     members = ArchiveMembers(path)
     member_name = _choose_member(list(members), path.name, member)
     source = member_name if path.name.startswith(member_name) else f"{path.name}/{member_name}"
@@ -425,7 +424,7 @@ def _is_no_table(name: str) -> bool:
 
 
 def _refuse_other_kinds(data: bytes, source: str) -> None:
-    """Raise DataError if a file begins as one of another kind does; the message names it, and what to call."""
+    """Raise DataError if a file begins like one of another kind; the message names the kind and the remedy."""
     head = data[:4096]
     kinds = [kind for begin, kind in _TEXT_KINDS if head.lstrip().lower().startswith(begin)]
     if len(head.translate(None, _CONTROLS)) < len(head) or not txt.is_utf8(
@@ -527,7 +526,7 @@ def _without_last_lines(text: bytes, count: int) -> bytes:
 def _join_quoted_lines(text: bytes, sep: str, source: str) -> bytes:
     """Return the text with one line for each row: a line break in quotes becomes a byte that no text has.
 
-    Python's csv module says which lines belong together.
+    Python's csv module decides which lines belong together.
 
     Raises:
         DataError: a quotation mark is never closed.
@@ -555,7 +554,7 @@ def _join_quoted_lines(text: bytes, sep: str, source: str) -> bytes:
 
 
 def _with_zone(times: NDArray[Any], first_time: bytes) -> Any:
-    """Return times in UTC as pandas has them, in the zone of the first, whose calendar counts."""
+    """Return times in UTC as pandas datetimes in the zone of the first time, whose calendar counts."""
     import pandas as pd
 
     zone = datetime.fromisoformat(first_time.decode().replace(" ", "T", 1)).tzinfo
@@ -583,7 +582,7 @@ def _number(
 
 
 def _refuse_missing(role: str, ids: NDArray[Any], positions: NDArray[Any], file: _TextFile) -> None:
-    """Raise DataError if an id is a word that stands for what is missing; the message names the line."""
+    """Raise DataError if an id is a word for a missing value; the message names the line."""
     if ids.dtype.kind != "U":
         return
     missing = np.flatnonzero(np.isin(ids, list(MISSING_WORDS)))
@@ -599,7 +598,7 @@ _MOST_FOOTERS = 3  # lines
 def _refuse_footer(sides: list[tuple[NDArray[Any], NDArray[Any]]], file: _TextFile) -> None:
     """Raise DataError if the last lines may be no rows: an id is text where all before them are numbers.
 
-    In a table of names, only a word such as Total beside a number where other rows have names looks so.
+    In a table of names, only a word such as Total beside a number, where other rows have names, looks like a footer.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

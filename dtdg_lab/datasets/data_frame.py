@@ -32,18 +32,18 @@ def from_pandas(
     """Return a dynamic graph from a data frame with one edge a row.
 
     Args:
-        frame: a pandas DataFrame, or any table that gives its columns by name.
+        frame: a pandas DataFrame, or any table with named columns.
         src: column of the sources, whole numbers or text; see :func:`from_edges`.
         dst: column of the targets.
         time: column of the times, numbers or datetimes.
         weight: column of the weights, finite numbers of at least 0; None where edges carry none.
-        features: as :func:`from_edges` takes them.
-        labels: as :func:`from_edges` takes them.
-        name: what runs and reports call the graph.
+        features: as in :func:`from_edges`.
+        labels: as in :func:`from_edges`.
+        name: the graph's name in runs and reports.
         **cutting: ``cut=n`` or ``interval=x``, and the other options of :func:`from_edges`.
 
     Raises:
-        DataError: a column is missing, or a row has a missing or another value; or the edges cannot be cut.
+        DataError: a column is missing, a row has a missing or wrong value, or the edges cannot be cut.
         ConfigError: an option is out of its bounds.
     """
     known_only(cutting, from_pandas, from_edges)
@@ -73,7 +73,7 @@ def from_parquet(
     name: str | None = None,
     **cutting: Any,
 ) -> DynamicGraph:
-    """Return a dynamic graph from a Parquet file with one edge a row; only the columns asked for are read.
+    """Return a dynamic graph from a Parquet file with one edge a row. Only the named columns are read.
 
     Args:
         path: the file.
@@ -81,13 +81,13 @@ def from_parquet(
         dst: column of the targets.
         time: column of the times, numbers or timestamps.
         weight: column of the weights, finite numbers of at least 0; None where edges carry none.
-        features: as :func:`from_edges` takes them.
-        labels: as :func:`from_edges` takes them.
-        name: what runs and reports call the graph; by default the file's name.
+        features: as in :func:`from_edges`.
+        labels: as in :func:`from_edges`.
+        name: the graph's name in runs and reports; by default the file's name.
         **cutting: ``cut=n`` or ``interval=x``, and the other options of :func:`from_edges`.
 
     Raises:
-        DataError: it is no Parquet file, a column is missing, or a row has a missing or another value; or the edges
+        DataError: the file is no Parquet file, a column is missing, a row has a missing or wrong value, or the edges
             cannot be cut.
         ConfigError: an option is out of its bounds.
     """
@@ -117,10 +117,10 @@ def from_parquet(
 
 
 def _wanted(has: list[Any], source: str, **columns: Any) -> dict[str, Any]:
-    """Return the columns by what from_edges calls them; a weight of None is left out.
+    """Return the columns by the argument names of from_edges, without a weight of None.
 
     Raises:
-        DataError: one is no column of the table, or several, or has two roles.
+        DataError: a name matches no column or several, or has two roles.
     """
     given_columns = {role: column for role, column in columns.items() if column is not None or role != "weight"}
     if isinstance(columns.get("weight"), list | tuple):
@@ -138,7 +138,7 @@ def _wanted(has: list[Any], source: str, **columns: Any) -> dict[str, Any]:
 
 
 def _vectors(table: Any, source: str, columns: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns of a table as from_edges calls them."""
+    """Return the columns of a table by the argument names of from_edges."""
     vectors = {role: _column(table[column], role, column, source) for role, column in columns.items()}
     if not len(vectors["src"]):
         raise DataError(f"{source} holds no rows; one for each edge is needed.")
@@ -146,10 +146,10 @@ def _vectors(table: Any, source: str, columns: dict[str, Any]) -> dict[str, Any]
 
 
 def _column(values: Any, role: str, name: str, source: str) -> Any:
-    """Return a column without missing values, as numpy; times with a zone as pandas has them.
+    """Return a column without missing values as numpy, or as pandas for times with a zone.
 
     Raises:
-        DataError: a value is missing; its row is named.
+        DataError: a value is missing; the message names its row.
     """
     values = values.to_pandas() if hasattr(values, "to_pandas") else values  # of Arrow and of polars
     missing = np.asarray(values.isna())
@@ -168,5 +168,5 @@ def _column(values: Any, role: str, name: str, source: str) -> Any:
     if role == "time" and array.dtype.kind == "f":
         wide = array.astype(np.float64)
         if (np.abs(wide) < 2**53).all() and (wide == np.floor(wide)).all():
-            return wide.astype(np.int64)  # whole numbers that gaps elsewhere in the table had made into floats
+            return wide.astype(np.int64)  # gaps in a table turn whole numbers into floats
     return array

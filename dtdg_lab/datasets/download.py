@@ -1,4 +1,4 @@
-"""The files of published data sets: found on this machine or downloaded, and known by their SHA-256."""
+"""Find or download the files of published data sets, and verify them by SHA-256."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dtdg_lab.datasets.archives import content
 from dtdg_lab.datasets.registry import Form, Published, PublishedFile
 from dtdg_lab.graphs.storage import CACHE, cache_folder
 
-# One process of this machine at a time: slow work is done by the first and found by the rest.
+# One process of this machine at a time: the first does slow work, the others find its result.
 
 
 LOOK_S = 0.5
@@ -35,13 +35,13 @@ LOOK_S = 0.5
 
 @contextlib.contextmanager
 def one_at_a_time(what: Path) -> Iterator[bool]:
-    """Wait until no other process is inside this block for the same ``what``, a file or folder about to be made.
+    """Wait until no other process is inside this block for the same file or folder ``what``.
 
-    The lock ends with its process, however that ends. No result depends on it: where the cache cannot be written, or
-    its file system has no locks, several processes do the same work and one of them puts it in place.
+    The lock ends with its process. No result depends on it: where the cache cannot be written, or its file system has
+    no locks, several processes do the same work and one of them stores it.
 
     Yields:
-        Whether there is a lock, so that no other process is inside.
+        Whether the lock is held.
     """
     import filelock
 
@@ -68,7 +68,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 class NotDownloadedError(DataError):
-    """Raised where no address gave a file; ``wrong`` says whether one gave another file than the published one."""
+    """Raised if no address returned the file; ``wrong`` is true if one returned another file than the published one."""
 
     def __init__(self, message: str, *, wrong: bool) -> None:
         super().__init__(message)
@@ -76,13 +76,13 @@ class NotDownloadedError(DataError):
 
 
 def download(path: Path, urls: tuple[str, ...], check: Callable[[Path], object]) -> Path:
-    """Put a file in its place, unless it is there by now.
+    """Download a file, unless another process has done so meanwhile.
 
-    TLS certificates are verified. An address that fails with a server error (5xx), a busy one (429), a broken or a
-    stalled connection, or a file that fails ``check``, is tried again, later each time; one that refuses is not.
+    TLS certificates are verified. An address is tried again, after longer waits, on a server error (5xx), a busy server
+    (429), a broken or stalled connection, or a file that fails ``check``. One that refuses is not.
 
     Args:
-        path: where the file goes; its folder is made where it is missing.
+        path: path of the file; its folder is made where it is missing.
         urls: addresses, tried in order.
         check: raises ChecksumError where the file at a path is not the right one.
 
@@ -90,8 +90,8 @@ def download(path: Path, urls: tuple[str, ...], check: Callable[[Path], object])
         The path of the file, without links.
 
     Raises:
-        NotDownloadedError: no address gave it; the message has the reason of each.
-        DataError: it cannot be written.
+        NotDownloadedError: no address returned it; the message has the reason of each.
+        DataError: the file cannot be written.
     """
     import pooch
     import requests
@@ -142,17 +142,17 @@ def download(path: Path, urls: tuple[str, ...], check: Callable[[Path], object])
     raise NotDownloadedError(reasons, wrong=wrong) from failures[-1][1]
 
 
-# SHA-256 of files: computed, remembered for large ones, and recorded at first use where none is published.
+# SHA-256 of files: computed, cached for large files, and recorded at first use where none is published.
 
 
 REMEMBERED_FROM_BYTES = 64 << 20  # smaller files are hashed whenever they are read
 
 
 def file_hash(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal.
+    """Return the SHA-256 of a file, in hexadecimal.
 
-    For files of ``REMEMBERED_FROM_BYTES`` or more it is kept in the cache beside size and time of change, and
-    computed again only where one of these is another.
+    For files of ``REMEMBERED_FROM_BYTES`` or more it is cached with the size and the modification time, and computed
+    again only where one of them differs.
 
     Raises:
         DataError: the file cannot be read.
@@ -176,16 +176,16 @@ def file_hash(path: Path) -> str:
 
 
 def check_recorded(dataset: str, name: str, path: Path, digest: str) -> None:
-    """Refuse a file with another hash than the one on record, if there is one.
+    """Refuse a file whose hash differs from the recorded one, if there is one.
 
     Args:
         dataset: name of the data set.
-        name: what the file is called; the record is kept under both names.
-        path: where it is.
+        name: name of the file; records are kept by data set and file.
+        path: path of the file.
         digest: its SHA-256.
 
     Raises:
-        ChecksumError: another hash is on record.
+        ChecksumError: another hash is recorded.
         DataError: the record cannot be read.
     """
     note = _note_of(dataset, name)
@@ -199,7 +199,7 @@ def check_recorded(dataset: str, name: str, path: Path, digest: str) -> None:
 
 
 def record(dataset: str, name: str, path: Path, digest: str) -> None:
-    """Put the hash of a file on record, unless there is one; see :func:`check_recorded`.
+    """Record the hash of a file, unless one is recorded; see :func:`check_recorded`.
 
     Raises:
         DataError: the record cannot be read or written.
@@ -248,10 +248,8 @@ def _write(note: Path, content: dict[str, Any]) -> None:
         draft.write_text(json.dumps(content, indent=2), encoding="utf-8")
 
 
-# The files of a published data set: found on this machine or downloaded, and known to be the right ones.
-
-
-_WEB_PAGES = (b"<!doctype", b"<html")  # what some servers send, with success, in place of a file they lack
+# The files of a published data set: found or downloaded, and verified.
+_WEB_PAGES = (b"<!doctype", b"<html")  # some servers send a page, with success, in place of a file they lack
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,8 +257,8 @@ class FoundForm:
     """A form of a data set whose files are all on this machine.
 
     Attributes:
-        form: which one.
-        paths: one for each of its files.
+        form: the form.
+        paths: path of each of its files.
     """
 
     form: Form
@@ -282,8 +280,8 @@ def raw_folder() -> Path:
 def find(definition: Published, root: str | Path | None = None) -> FoundForm | None:
     """Return the files of a data set on this machine, or None where some are missing in every form.
 
-    Looked for in ``root``, then in $DTDG_LAB_DATA, then among the downloads in $DTDG_LAB_CACHE/raw; the files of one
-    form may lie in several of them. Nothing is read.
+    The search order is ``root``, $DTDG_LAB_DATA, and the downloads in $DTDG_LAB_CACHE/raw. The files of one form may
+    lie in several of them. Nothing is read.
 
     Raises:
         DataError: ``root`` or $DTDG_LAB_DATA is given and is no folder, or may not be read.
@@ -298,13 +296,13 @@ def find(definition: Published, root: str | Path | None = None) -> FoundForm | N
 
 
 def fetch(definition: Published, root: str | Path | None = None) -> FoundForm:
-    """Return the files of a data set, those that this machine lacks downloaded.
+    """Return the files of a data set, and download those that this machine lacks.
 
-    Files that are there already, put there by the user or by a run that was cut short, are not fetched again.
+    Files of the user or of an interrupted run are not downloaded again.
 
     Raises:
-        ChecksumError: what was downloaded is not the published file.
-        DataError: it is not on this machine and cannot be downloaded; the message says where to put it.
+        ChecksumError: a downloaded file is not the published one.
+        DataError: a file is missing and cannot be downloaded; the message says where to put it.
     """
     local_form = find(definition, root)
     if local_form is not None:
@@ -325,20 +323,20 @@ def fetch(definition: Published, root: str | Path | None = None) -> FoundForm:
 
 
 def verified(definition: Published, form: FoundForm) -> tuple[str, ...]:
-    """Check that each file is the published or the recorded one, and return what identifies its content.
+    """Check that each file is the published or the recorded one, and return identifiers of their contents.
 
-    A file that was packed again is taken where the content is right, and identified by it.
+    A repacked file is accepted where its content is right, and identified by the content.
 
     Raises:
-        ChecksumError: a file is another one, or a damaged one.
-        DataError: it cannot be read.
+        ChecksumError: a file is another one, or damaged.
+        DataError: a file cannot be read.
     """
     files = zip(form.form.files, form.paths, strict=True)
     return tuple(_identity(definition, file, path, path.name) for file, path in files)
 
 
 def remember(definition: Published, form: FoundForm) -> None:
-    """Record the hashes that are not published, once the files could be used: other files are refused from now on.
+    """Record unpublished hashes after the files were used successfully. Other files are then refused.
 
     Raises:
         DataError: the record cannot be written.
@@ -349,10 +347,10 @@ def remember(definition: Published, form: FoundForm) -> None:
 
 
 def given_folder(root: str | Path, called: str = "root") -> Path:
-    """Return the folder that the user gives to look for files in.
+    """Return the folder that the user names for searching files.
 
     Raises:
-        DataError: it is no folder, or one that may not be looked into.
+        DataError: it is no folder, or may not be read.
     """
     folder = as_path(root, called)
     setting = f"{called}={shortened(str(root), 500)}"
@@ -384,7 +382,7 @@ def _located(file: PublishedFile, folders: list[Path]) -> Path | None:
 
 
 def _had(definition: Published, file: PublishedFile, folders: list[Path]) -> Path:
-    """One file, downloaded unless it is in one of the folders."""
+    """Return the path of one file, and download it unless it is in one of the folders."""
     path = _located(file, folders)
     if path is not None:
         return path
@@ -399,7 +397,7 @@ def _had(definition: Published, file: PublishedFile, folders: list[Path]) -> Pat
 
 
 def _identity(definition: Published, file: PublishedFile, path: Path, name: str) -> str:
-    """Return what identifies the content of a file; see :func:`verified`."""
+    """Return an identifier of a file's content; see :func:`verified`."""
     digest = file_hash(path)
     if not (file.sha256 or file.sha256_content):
         check_recorded(definition.name, name, path, digest)
@@ -424,7 +422,7 @@ def _identity(definition: Published, file: PublishedFile, path: Path, name: str)
 
 
 def _by_hand(definition: Published, folders: list[Path]) -> str:
-    """Tell a person how to get the file: the command, the folder, and the other ways."""
+    """Describe how to get the file by hand: the command, the folder, and alternatives."""
     form = next((form for form in definition.forms if form.downloadable), definition.forms[0])
     missing = [file for file in form.files if _located(file, folders) is None]
     names, folder = ", ".join(file.name for file in missing), raw_folder()

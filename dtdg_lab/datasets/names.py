@@ -1,4 +1,4 @@
-"""Data sets by name."""
+"""Load data sets by name."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from dtdg_lab.config.run_config import RunConfig
 
 
-# Data sets by their definition: found or downloaded, checked, cut, built once and mapped from the cache.
+# Data sets by definition: found or downloaded, checked, cut, built once, and mapped from the cache.
 
 
-_BUILT_WITH = ("edge_life", "smoothing_window", "min_edges", "features")  # what build_graph reads; the rest cuts
+_BUILT_WITH = ("edge_life", "smoothing_window", "min_edges", "features")  # read by build_graph; the others cut edges
 
 
 def load_published(
@@ -46,12 +46,12 @@ def load_published(
         definition: the data set.
         options: all options of its kind, checked.
         root: a folder that is searched first.
-        seed: of the edges deleted from a static graph; the others do not depend on it.
+        seed: seed of the edges deleted from a static graph; other data sets do not depend on it.
         strict_label: count only edges of the newest base interval in the label.
 
     Raises:
         ChecksumError: a file is not the published one, or not the one used before.
-        DataError: a file cannot be found, read or understood, or not cut as the options say.
+        DataError: a file cannot be found, read or parsed, or its edges cannot be cut by the options.
         ConfigError: the options do not go together.
     """
     check_one_way(options.get("cut", 0), options.get("interval", 0))
@@ -83,14 +83,14 @@ def load_published(
 def load_generated(
     definition: Any, options: Mapping[str, Any], *, seed: int = 0, strict_label: bool = False, code: str = ""
 ) -> DynamicGraph:
-    """Return the dynamic graph of a generator, which streams: its snapshots are written to the cache as they come.
+    """Return the dynamic graph of a generator, whose snapshots are streamed to the cache.
 
     Args:
         definition: a generator (see ``datasets.generators``).
         options: all options it reads, checked.
-        seed: of its random streams.
+        seed: seed of its random streams.
         strict_label: count only edges of the newest base interval in the label.
-        code: digest of the generator's code, where it is not of the package.
+        code: digest of the generator's code, where it is not part of the package.
 
     Raises:
         ConfigError: the options do not go together, such as more edges than fit.
@@ -125,18 +125,18 @@ FALLBACK = "growing"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetInfo:
-    """What the lab knows about a data set.
+    """Facts about a data set.
 
     Attributes:
-        name: what ``lab.datasets.load`` and ``RunConfig`` call it.
+        name: its name for ``lab.datasets.load`` and ``RunConfig``.
         source: the paper to cite, and the collection.
-        licence: as far as stated.
+        licence: its licence, as far as stated.
         rows: edges in the source; None where options decide, or where it is not stated.
         nodes: nodes; None as for ``rows``.
         bytes: size of its files on this machine, else of the download; None where neither is known.
-        tasks: what can be learned on it, such as ``regression``.
+        tasks: tasks that it has labels for, such as ``regression``.
         on_this_machine: whether it can be loaded without the web.
-        where: the files, or where they are to be had.
+        where: the files, or their source.
     """
 
     name: str
@@ -155,18 +155,18 @@ def load_dataset(
 ) -> DynamicGraph:
     """Return a data set as a dynamic graph: found or downloaded, checked, cut, and memory-mapped from the cache.
 
-    A file is looked for in ``root``, then in $DTDG_LAB_DATA, then among earlier downloads, then downloaded; the
-    graph's ``source`` says where it came from.
+    A file is searched in ``root``, in $DTDG_LAB_DATA, and among earlier downloads, and else downloaded. The graph's
+    ``source`` tells its origin.
 
     Args:
-        name: one of :func:`datasets`, or ``"graph:<hash>"`` as ``DynamicGraph.store`` returned it.
+        name: one of :func:`datasets`, or the ``"graph:<hash>"`` that ``DynamicGraph.store`` returned.
         root: a folder that holds the files; for a stored graph, the cache folder it was stored under. Generators read
             no files.
         seed: seed of a generated graph, and of the edges deleted from a static one.
         strict_label: count only edges of the newest base interval in the label; without effect where the file gives
             the values to predict.
-        **options: how it is cut or generated, each by its name in the glossary; what is not given has the data set's
-            default, or the glossary's. Edges with times read ``cut``, ``cut_by``, ``interval``, ``drop_first``,
+        **options: options of cutting or generating, by their glossary names. Others have the data set's default, or
+            the glossary's. Edges with times read ``cut``, ``cut_by``, ``interval``, ``drop_first``,
             ``drop_partial`` and ``min_edges``; static graphs ``generated_snapshots``, ``growth`` and ``growth_curve``;
             generators their own; all of them ``edge_life``, ``smoothing_window`` and ``features``.
 
@@ -174,7 +174,7 @@ def load_dataset(
         UnknownNameError: no such data set or option; the closest match is suggested.
         ConfigError: an option is out of its bounds, the data set does not read it, or ``name`` is no text.
         ChecksumError: a file is not the published one, or not the one used before.
-        DataError: a file cannot be found, read or understood, or ``root`` is no folder.
+        DataError: a file cannot be found, read or parsed, or ``root`` is no folder.
     """
     _check_name(name)
     seed, strict_label = option("seed").check(seed), STRICT_LABEL.check(strict_label)
@@ -191,7 +191,7 @@ def load_dataset(
     if isinstance(definition, Published):
         return load_published(definition, checked, root=root, seed=seed, strict_label=strict_label)
     if root is not None:
-        given_folder(root)  # no file is read, but a slip is said
+        given_folder(root)  # no file is read, but a wrong folder is refused
     code = code_digest(entry)
     if code is None:
         code = uuid.uuid4().hex  # a graph that is made again for each call
@@ -199,7 +199,7 @@ def load_dataset(
 
 
 def _check_name(name: Any) -> None:
-    """Refuse what is no data set's name, nor that of a stored graph."""
+    """Refuse a value that names neither a data set nor a stored graph."""
     names = catalogue.names("datasets")
     if not isinstance(name, str):
         graph = isinstance(name, DynamicGraph)
@@ -212,7 +212,7 @@ def _check_name(name: Any) -> None:
 
 
 def _refuse_others(name: str, allowed: tuple[str, ...], settings: dict[str, Any]) -> None:
-    """Refuse settings that the data set would silently ignore; the glossary's defaults of others are no settings."""
+    """Refuse settings that the data set would ignore. Glossary defaults of other options are allowed."""
     option_names = tuple(name for name, option_ in OPTIONS.items() if option_.owner == "datasets")
     for key, value in settings.items():
         if key in allowed:

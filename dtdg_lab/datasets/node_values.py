@@ -1,4 +1,4 @@
-"""Features and classes that a user gives for nodes: as arrays in the order of their ids, or by id."""
+"""Read the features and classes of nodes: arrays in the order of the ids, or mappings from ids."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ MOST_CLASSES = int(np.iinfo(np.int16).max)
 
 
 def vertex_features(values: ArrayLike | Mapping[Any, ArrayLike], edges: IntervalEdges) -> NDArray[np.float32]:
-    """Features of N nodes, shape (N, F), or (B, N, F) where they change from base interval to base interval.
+    """Return the features of N nodes, shape (N, F), or (B, N, F) where they change between base intervals.
 
     Args:
         values: an array of that shape in the order of the nodes; or a mapping from their ids to F numbers each, such
             as a data frame with the ids as its index.
-        edges: the edges, which say how many nodes and intervals there are, and what the ids are.
+        edges: the edges, with the numbers of nodes and intervals, and the ids.
 
     Raises:
-        DataError: another shape, or a value that is no finite number.
+        DataError: the values have another shape, or one is not finite.
     """
     array = _in_order(values, edges, "features")
     shapes = ((edges.num_nodes,), (edges.num_intervals, edges.num_nodes))
@@ -52,15 +52,15 @@ def vertex_features(values: ArrayLike | Mapping[Any, ArrayLike], edges: Interval
 
 
 def class_labels(values: ArrayLike | Mapping[Any, int], edges: IntervalEdges) -> NDArray[np.int16]:
-    """Classes of N nodes, shape (N,), or (B, N) where they change; -1 is unknown.
+    """Return the classes of N nodes, shape (N,), or (B, N) where they change; -1 is unknown.
 
     Args:
         values: an array of that shape in the order of the nodes; or a mapping from their ids to a class each, such
             as a column of a data frame with the ids as its index.
-        edges: the edges, which say how many nodes and intervals there are, and what the ids are.
+        edges: the edges, with the numbers of nodes and intervals, and the ids.
 
     Raises:
-        DataError: another shape, a value that is no whole number from -1 to 32767, or no class at all.
+        DataError: the values have another shape, one is no whole number from -1 to 32767, or all are -1.
     """
     array = _in_order(values, edges, "labels")
     if array.shape not in ((edges.num_nodes,), (edges.num_intervals, edges.num_nodes)):
@@ -92,7 +92,7 @@ def never_change(classes: NDArray[np.int16]) -> bool:
 def parts_of_labelled(classes: NDArray[np.int16]) -> NDArray[np.int8]:
     """Return the split of each node with a class, (N,), the same for every seed of a run; -1 without a class.
 
-    Of fewer than three, all train: there is nothing to test on.
+    Where fewer than three nodes have a class, all of them train.
     """
     labelled = np.flatnonzero((classes >= 0).reshape(-1, classes.shape[-1]).any(axis=0))
     parts = np.full(classes.shape[-1], SPLIT_NONE, dtype=np.int8)
@@ -112,7 +112,7 @@ def _numbers(values: Any, what: str) -> NDArray[Any]:
 
 
 def _in_order(values: Any, edges: IntervalEdges, what: str) -> NDArray[Any]:
-    """Numbers in the order of the nodes: a mapping, or a table with an index, by its ids; else as they are."""
+    """Return numbers in the order of the nodes. Mappings and tables with an index are matched by id."""
     if isinstance(values, Mapping):
         return _by_id(list(values.keys()), list(values.values()), edges, what)
     index = getattr(values, "index", None)
@@ -122,7 +122,7 @@ def _in_order(values: Any, edges: IntervalEdges, what: str) -> NDArray[Any]:
 
 
 def _by_id(keys: Any, values_by_key: Any, edges: IntervalEdges, what: str) -> NDArray[Any]:
-    """Return the values of ``keys`` in the order of the nodes; ids that no edge has are left out."""
+    """Return the values of ``keys`` in the order of the nodes, without ids that no edge has."""
     ids = np.arange(edges.num_nodes) if edges.node_ids is None else edges.node_ids
     keys, values = read_ids(keys, f"ids of {what}"), _numbers(values_by_key, what)
     if not len(keys) or keys.dtype.kind != ids.dtype.kind:

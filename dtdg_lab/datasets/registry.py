@@ -1,4 +1,4 @@
-"""What is known about published data sets: their files, the hashes of these, and how they are usually cut."""
+"""Facts about published data sets: their files with hashes, and their usual base interval."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 Kind = Literal["edges", "steps", "static"]
 _NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
-PARSER_VERSION = 1  # raised when a parser gives another table than before for the same file
+PARSER_VERSION = 1  # raise it when a parser returns another table for the same file
 _MODULES = {  # format -> module of its parser, parse_<format>
     **dict.fromkeys(("snap_text", "snap_csv", "reddit_hyperlinks", "konect", "network_repository"), "snap"),
     **dict.fromkeys(("planetoid", "ogb", "nodes_edges"), "static"),
@@ -22,16 +22,16 @@ _MODULES = {  # format -> module of its parser, parse_<format>
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedFile:
-    """One file: where it is published, how to know it, and what is read of it.
+    """One published file: its addresses, its hashes, and the member to read.
 
     Attributes:
-        name: what a download is called.
-        urls: addresses of it, tried in order; none where only its owner may hand it out.
-        also: other names and places it is looked for under, such as the same file unpacked or packed otherwise.
-        sha256: SHA-256 of the file as published, in hexadecimal; empty where it is not published: it is then
-            recorded at first use, and any other file is refused from then on.
-        sha256_content: SHA-256 of what is read of it, unpacked. A file that was packed again is known by it.
-        member: pattern of the member that is read, where the file is an archive; empty where all of it is.
+        name: name of the downloaded file.
+        urls: its addresses, tried in order; none where only its owner may distribute it.
+        also: other names and paths of it, such as the same file unpacked or repacked.
+        sha256: SHA-256 of the file as published, in hexadecimal. Where none is published it is empty; the hash is then
+            recorded at first use, and any other file is refused afterwards.
+        sha256_content: SHA-256 of the unpacked content that is read. It identifies a repacked file.
+        member: pattern of the member to read, where the file is an archive; empty for all of it.
     """
 
     name: str
@@ -43,20 +43,20 @@ class PublishedFile:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names it is looked for under, the published one first."""
+        """All names of the file to search for, the published one first."""
         return (self.name, *self.also)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """One form in which a data set is published: some files and the parser that reads them together.
+    """One published form of a data set: files and the parser that reads them together.
 
     Attributes:
-        files: all of them are needed.
-        format: name of the parser in ``datasets.formats`` that reads them.
+        files: the files, all needed.
+        format: name of their parser in ``datasets.formats``.
         options: further arguments of ``parse``.
-        by_name: whether ``parse`` takes texts by their names, where it would else take one text.
-        without_features: more arguments where the data set's own features are not asked for.
+        by_name: whether ``parse`` takes several texts by name, instead of one text.
+        without_features: further arguments where the data set's own features are not needed.
     """
 
     files: tuple[PublishedFile, ...]
@@ -67,7 +67,7 @@ class Form:
 
     @property
     def parse(self) -> Callable[..., Any]:
-        """The parser, imported when first asked for."""
+        """The parser, imported on first use."""
         module = importlib.import_module(f"dtdg_lab.datasets.formats.{_MODULES[self.format]}")
         return getattr(module, f"parse_{self.format}")
 
@@ -83,20 +83,18 @@ class Published:
 
     Attributes:
         name: the data set's name in the lab.
-        forms: what it is published as; the first that is on this machine is read, else the first that can be
-            downloaded is.
+        forms: its published forms. The first on this machine is read, else the first that can be downloaded.
         kind: ``edges`` with times, ``steps`` already cut, or a ``static`` graph that is made dynamic.
         page: web page that describes it.
-        licence: as far as stated.
+        licence: its licence, as far as stated.
         cite: the paper to cite, and the collection.
         summary: one sentence.
         interval: usual length of a base interval in the data's unit of time, counted from the first edge; edges only.
         rows: published number of temporal edges, or of the edges of a static graph; None where not stated.
         nodes: published number of nodes; None where not stated.
         exact: whether rows and nodes were counted from the file. Another count is then an error, else a warning.
-        bytes: size of the download, about; None where not stated.
-        weights: ``keep`` those of the file, or ``drop`` them: degrees are sums of weights, which a rating below 0
-            has no place in.
+        bytes: approximate size of the download; None where not stated.
+        weights: ``keep`` the file's weights, or ``drop`` them, such as ratings below 0: degrees are sums of weights.
     """
 
     name: str
@@ -123,7 +121,7 @@ class Published:
 
 
 def _file(*, urls: tuple[str, ...] = (), archived: str = "", **fields: Any) -> PublishedFile:
-    """Return a file, with the Wayback Machine's copy of its first address, byte for byte, as the last address."""
+    """Return a file whose last address is the Wayback Machine's copy of the first, byte for byte."""
     copies = (f"https://web.archive.org/web/{archived}id_/{urls[0]}",) if archived else ()
     return PublishedFile(urls=(*urls, *copies), also=tuple(fields.pop("also", ())), **fields)
 
@@ -140,7 +138,7 @@ PUBLISHED = {
 
 
 def __getattr__(constant: str) -> Published:
-    """``CORA_T`` for ``cora-t``.
+    """Return the data set of a constant, such as ``CORA_T`` for ``cora-t``.
 
     Raises:
         AttributeError: there is no such data set.

@@ -1,4 +1,4 @@
-"""From what a parser gives to base intervals: edges are cut by time, steps are cut already, static graphs grow."""
+"""Convert parsed tables to base intervals: edges are cut by time, steps are already cut, static graphs grow."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ from dtdg_lab.graphs.intervals import IntervalEdges, IntervalStream, cut_edges
 from dtdg_lab.graphs.snapshot import Snapshot, distinct, give_up, keys_of, sources, targets
 from dtdg_lab.graphs.storage import CACHE, graph_folder, holds_graph
 
-# Cut graphs on disk: made once, by whichever process is first, then mapped by all.
+# Cut graphs on disk: the first process builds them, all processes map them.
 
 
 def cached_graph(parameters: Mapping[str, Any], make: Callable[[Path], object], *, source: str) -> DynamicGraph:
     """Return the graph that ``make`` builds, kept on disk under a hash of everything it depends on.
 
-    Several processes may ask at once: the first builds it, the others wait; all map the same files.
+    Several processes may call it at once: the first builds the graph, the others wait, and all map the same files.
 
     Args:
-        parameters: what the graph depends on besides the code of ``graphs``: hashes of files, options; JSON values.
+        parameters: JSON values that the graph depends on, besides the code of ``graphs``: hashes of files, options.
         make: builds the graph in a folder, which appears whole or not at all.
-        source: where the data came from this time; it may differ from when the graph was cached.
+        source: origin of the data this time; it may differ from the origin when the graph was cached.
 
     Raises:
-        DataError: the cache cannot be written, or what it holds is damaged.
+        DataError: the cache cannot be written, or the cached graph is damaged.
     """
     text = json.dumps({"build": BUILD_VERSION, **parameters}, sort_keys=True)
     folder = graph_folder(hashlib.sha256(text.encode()).hexdigest()[:16])
@@ -64,11 +64,12 @@ def cached_graph(parameters: Mapping[str, Any], make: Callable[[Path], object], 
 # Source: DyGNeX section 5.1 ("randomly deleting some of the edges from the static graph", after Fu et al. 2023, BLAD)
 # and appendix E; Cora-T and Pubmed-T of DynaHB (table 1) are made so, with 50 snapshots.
 #
-# Ours, where the papers say nothing: the parts are nested, so an edge that is there once stays; the two directions of
-# an undirected edge come together; nodes, their features, classes and split never change; the last snapshot holds all
-# edges. Differs from DyGNeX: its curve is that of Stackoverflow, which it does not print, and nodes are not deleted
-# (of its three graphs it does that to two); one without an edge so far is simply alone. Differs from DynaHB: Cora-T
-# has 0.05 million nodes there, Cora 2,708, and Pubmed-T 0.39 million for 19,717: twenty times as many, unexplained.
+# Ours, where the papers say nothing: edges are only added; the two directions of an undirected edge appear together;
+# nodes, features, classes and split never change; the last snapshot holds all edges.
+#
+# Differs from DyGNeX: its curve is that of Stackoverflow, which it does not print. It deletes nodes of two of its three
+# graphs; here a node without edges is isolated. Differs from DynaHB: its Cora-T has 0.05 million nodes, Cora 2,708, and
+# its Pubmed-T 0.39 million for 19,717: twenty times as many, unexplained.
 
 
 DELETION_VERSION = 1  # raise it when the same table and settings give other snapshots
@@ -78,19 +79,18 @@ DELETION_VERSION = 1  # raise it when the same table and settings give other sna
 def grow(
     table: StaticTable, *, seed: int, snapshots: int, growth: float, growth_curve: str = "linear", noise: float = 0.0
 ) -> IntervalStream:
-    """B = ``snapshots`` base intervals over the table's N nodes; duplicates are merged, self loops kept.
+    """Generate B = ``snapshots`` base intervals over the table's N nodes. Duplicates are merged, self loops kept.
 
-    Memory: 8 bytes for each of the table's E edges as long as the intervals are used, 50 for a moment here, and one
-    snapshot at a time; never B times E.
+    Memory: 8 bytes for each of the table's E edges while the intervals are used, 50 during this call, and one snapshot
+    at a time; never B times E.
 
     Args:
         table: the static graph.
         seed: seed of the random stream.
         snapshots: B.
-        growth: edges of the last interval, which are all, over those of the first.
+        growth: edges of the last interval, which has all, over those of the first.
         growth_curve: ``linear``, ``exponential`` or ``logistic``.
-        noise: standard deviation of the number of edges around the curve, relative. Where it would make the number
-            fall, the number stays, because edges stay.
+        noise: relative standard deviation of the number of edges around the curve. The number never falls.
 
     Raises:
         ConfigError: a setting is out of its bounds.
@@ -124,10 +124,9 @@ def grow(
 
 
 def _draws_of_pairs(seed: int, keys: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Return a random number for every edge, equal for both directions of a pair and for no two pairs; shape (E,).
+    """Return a random number for every edge, (E,), equal for both directions of a pair and different between pairs.
 
-    SplitMix64's mixing of pair and seed (Steele, Lea, Flood 2014), twice: a draw that is a function of the pair needs
-    no table of pairs.
+    Pair and seed are mixed twice by SplitMix64 (Steele, Lea, Flood 2014). Such draws need no table of pairs.
     """
     src, dst = sources(keys), targets(keys)
     draws = keys_of(np.maximum(src, dst), np.minimum(src, dst)).view(np.uint64)
@@ -144,7 +143,10 @@ def _draws_of_pairs(seed: int, keys: NDArray[np.int64]) -> NDArray[np.uint64]:
 
 
 def _born(draws: NDArray[np.uint64], counts: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Return the first interval of every edge, (E,); ``counts[t]`` are born by t, or one more to complete a pair."""
+    """Return the first interval of every edge, (E,).
+
+    Interval t has ``counts[t]`` edges, or one more to complete a pair.
+    """
     limits = np.sort(draws)[counts - 1]
     return np.searchsorted(limits, draws).astype(np.int32)
 
@@ -165,15 +167,15 @@ def _snapshots(
 def read(
     definition: Published, local_form: FoundForm, *, features: bool = True
 ) -> EdgeTable | IntervalEdges | StaticTable:
-    """Return the table in a data set's files, its counts compared with the published ones.
+    """Read the table of a data set's files, and compare its counts with the published ones.
 
     Args:
         definition: the data set.
         local_form: its files.
-        features: whether the features in the files are needed; some are too large to be read for nothing.
+        features: whether the features in the files are needed; some are large.
 
     Raises:
-        DataError: a file cannot be read or understood, or has other counts than were counted in the same file.
+        DataError: a file cannot be read or parsed, or has other counts than were counted in the same file.
     """
     form = local_form.form
     parse_options = {**form.options, **({} if features else form.without_features)}
@@ -198,11 +200,11 @@ def sequence(
     Args:
         definition: the data set.
         form: its files.
-        options: those of its kind: cutting edges, or growing a static graph; others are not read.
-        seed: of the edges that are deleted from a static graph.
+        options: options of its kind: cutting edges, or growing a static graph; others are not read.
+        seed: seed of the edges deleted from a static graph.
 
     Raises:
-        DataError: as :func:`read`; or the edges cannot be cut as the options say.
+        DataError: as :func:`read`; or the edges cannot be cut by the options.
         ConfigError: the options do not go together.
     """
     table = read(definition, form, features=options["features"] == "given")
@@ -222,7 +224,7 @@ def sequence(
 
 
 def renamed(edges: IntervalEdges, node_ids: Any) -> IntervalEdges:
-    """Return edges with names as ids, if their ids are positions in ``node_ids``; None changes nothing."""
+    """Replace ids that are positions in ``node_ids`` by the names there; None changes nothing."""
     return edges if node_ids is None else dataclasses.replace(edges, node_ids=node_ids[edges.node_ids])
 
 
@@ -253,7 +255,7 @@ def _cut(definition: Published, table: EdgeTable, options: Mapping[str, Any], so
 
 
 def _compare(definition: Published, form: FoundForm, what: str, count: int | None) -> None:
-    """Say where a file has other counts than published; an error where these were counted in the file itself."""
+    """Warn of counts that differ from the published ones; raise where these were counted in the file itself."""
     published = getattr(definition, what)
     if count is None or published is None or count == published:
         return
@@ -270,7 +272,7 @@ IntervalLength = float | str | timedelta | np.timedelta64 | Any  # or an offset 
 
 
 def check_one_way(cut: int, interval: float | Calendar) -> None:
-    """Refuse a number of intervals and a length of them at once: one of the two would be ignored.
+    """Refuse a number and a length of intervals at once: one of the two would be ignored.
 
     Raises:
         ConfigError: both are given.
@@ -286,8 +288,8 @@ def read_interval(interval: IntervalLength, times: NDArray[Any], cut_by: str, zo
     """Return the length of a base interval: in the unit of ``times``, in edges, or by the calendar; 0 for none.
 
     Args:
-        interval: as :func:`dtdg_lab.datasets.from_edges` takes it.
-        times: shape (E,), as ``read_times`` returns them.
+        interval: as in :func:`dtdg_lab.datasets.from_edges`.
+        times: shape (E,), from ``read_times``.
         cut_by: ``time`` or ``edges``.
         zone: time zone of the times, whose calendar counts; None for UTC.
 

@@ -1,4 +1,4 @@
-"""Snapshots of PyG, networkx, DGL, SciPy and NumPy, recognized by what their objects answer. None is imported."""
+"""Read snapshots of PyG, networkx, DGL, SciPy and NumPy. They are recognized by attributes; no library is imported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dtdg_lab.core.errors import DataError
 from dtdg_lab.graphs.build import KINDS
 from dtdg_lab.graphs.edge_list import as_array, wrong_type
 
-# One snapshot, as its library has it.
+# One snapshot of a library.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,13 +22,13 @@ class SnapshotParts:
     """One snapshot of n nodes and E edges.
 
     Attributes:
-        title: what messages call it, such as ``snapshots[3]``.
+        title: its name in messages, such as ``snapshots[3]``.
         src: shape (E,): rows of the sources, 0 .. n - 1.
         dst: shape (E,): rows of the targets.
         num_nodes: n.
         node_data: name -> values, one row for each node.
         edge_data: name -> values, one row for each edge.
-        names: the n nodes in the order of their rows; None where rows are numbers that hold for all snapshots.
+        names: names of the n nodes in the order of their rows; None where rows are node numbers of all snapshots.
     """
 
     title: str
@@ -49,10 +49,10 @@ class SnapshotParts:
                 )
 
     def node_values(self, name: str, argument: str) -> NDArray[Any]:
-        """Return numbers with one row for each node, which an argument of the caller asks for.
+        """Return the numbers of a node attribute, one row for each node; ``argument`` asks for it.
 
         Raises:
-            DataError: there are none under that name, or a node has none.
+            DataError: there is no such attribute, or a node lacks it.
         """
         return self._values(argument, name, self.node_data, "node", self.num_nodes)
 
@@ -60,7 +60,7 @@ class SnapshotParts:
         """Return one weight for each edge, shape (E,).
 
         Raises:
-            DataError: there are none under that name, or one is negative or not finite, or edges have several.
+            DataError: there is no such attribute, a weight is negative or not finite, or edges have several weights.
         """
         if not len(self.src):
             return np.zeros(0)
@@ -120,14 +120,14 @@ class SnapshotLibrary:
     """A kind of snapshots.
 
     Attributes:
-        title: what messages call several of its snapshots.
+        title: name of several of its snapshots in messages.
         recognizes: returns True for its snapshots.
-        read: takes a snapshot and what messages call it.
-        features: names that features have by convention, like those that follow.
-        labels: of classes.
-        targets: of numbers to predict.
-        either: of what is classes where it is whole numbers, else targets.
-        weights: of edge weights.
+        read: converts a snapshot, given with its name in messages.
+        features: conventional names of features.
+        labels: conventional names of classes.
+        targets: conventional names of numbers to predict.
+        either: names of classes where values are whole numbers, else of targets.
+        weights: conventional names of edge weights.
         is_matrix: whether entries of 1 are no weights.
     """
 
@@ -153,7 +153,7 @@ def _ends(edge_index: Any, title: str) -> NDArray[np.int64]:
     """Return sources and targets, shape (2, E).
 
     Raises:
-        DataError: they are no whole numbers, or have another shape.
+        DataError: the values are not whole, or have another shape.
     """
     array = as_array(edge_index, title, "whole numbers")
     if array.ndim != 2 or len(array) != 2:
@@ -174,7 +174,7 @@ def _is_pyg(snapshot: Any) -> bool:
 def _read_pyg(data: Any, title: str) -> SnapshotParts:
     if _is_heterogeneous(data):
         raise _several_types(title, "data.to_homogeneous()")
-    # what is stored: data.num_nodes guesses, with a warning, where it is not
+    # only a stored number: data.num_nodes guesses, with a warning, where none is stored
     stored = {name: value for name, value in data.to_dict().items() if value is not None}
     if "edge_index" not in stored:
         raise DataError(f"{title} has no edge_index; it has {', '.join(stored) or 'nothing'}. Give it one.")
@@ -227,7 +227,7 @@ def _read_sparse(matrix: Any, title: str) -> SnapshotParts:
 
 
 def _is_array(snapshot: Any) -> bool:
-    """Return True for matrices of NumPy, torch and their like; tables have names, which would be lost."""
+    """Return True for matrices of NumPy, torch and similar; not for tables, whose names would be lost."""
     return len(getattr(snapshot, "shape", ())) == 2 and hasattr(snapshot, "__array__") and not hasattr(snapshot, "iloc")
 
 

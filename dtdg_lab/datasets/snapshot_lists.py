@@ -1,4 +1,4 @@
-"""Dynamic graphs from lists of snapshots: PyG Data, networkx graphs, matrices, DGLGraphs, arrays of edges."""
+"""Build dynamic graphs from lists of snapshots: PyG Data, networkx graphs, matrices, DGLGraphs, arrays of edges."""
 
 from __future__ import annotations
 
@@ -46,29 +46,29 @@ def from_snapshots(
     * DGLGraphs, with nodes numbered by position.
     * Arrays or tensors of shape (2, E), as PyG's ``edge_index``: sources, then targets.
 
-    Nodes numbered by position are as many as the largest snapshot has. Heterogeneous graphs and vectors of edge
-    features are not supported. ``auto`` takes what a kind has by convention: of PyG ``x``, ``y``, ``label`` and
+    Where nodes are numbered by position, the largest snapshot decides their number. Heterogeneous graphs and vectors
+    of edge features are not supported. ``auto`` takes conventional attributes: of PyG ``x``, ``y``, ``label`` and
     ``edge_weight`` or an ``edge_attr`` of one column; of DGL ``feat``, ``target``, ``label`` and ``weight``, ``w`` or
-    ``feat``; of networkx ``weight``. ``graph.source`` says what was taken.
+    ``feat``; of networkx ``weight``. ``graph.source`` names the attributes that were taken.
 
     Args:
         snapshots: the snapshots, at least two.
-        features: the name of a node attribute of F numbers in all snapshots; or as :func:`from_edges` takes features:
+        features: the name of a node attribute of F numbers in all snapshots; or features as in :func:`from_edges`:
             ``log_degrees`` and its like, an array or a mapping from ids. None, or ``auto`` where there are none,
             takes log-degrees.
-        labels: the name of a node attribute that holds classes; or as :func:`from_edges` takes labels. ``auto`` takes
+        labels: the name of a node attribute that holds classes; or labels as in :func:`from_edges`. ``auto`` takes
             ``label``, or a ``y`` of whole numbers. A node that a snapshot lacks has no class there.
         targets: the name of a node attribute that holds the number to predict; or an array of shape (B, N). ``auto``
             takes ``target``, or a ``y`` of floats. None predicts the next in-degree, as :func:`from_edges` does.
         weight: the name of an edge attribute that holds one number of at least 0 for each edge. None takes none.
-        nodes: all N nodes over all time in the order wanted, those without an edge included. For snapshots with
+        nodes: all N nodes over all time in the requested order, including those without an edge. For snapshots with
             positions they are the names of the positions.
-        name: what runs and reports call the graph.
+        name: the graph's name in runs and reports.
         **building: ``edge_life``, ``smoothing_window``, ``min_edges``, ``strict_label`` and ``folder`` of
             :func:`from_edges`.
 
     Raises:
-        DataError: snapshots are of several kinds, do not fit together, or lack what is asked for.
+        DataError: snapshots are of several kinds, do not fit together, or lack a requested attribute.
         ConfigError: an option is out of its bounds.
     """
     known_only(building, from_snapshots, from_edges, but=CUTTING)
@@ -94,12 +94,12 @@ def from_dgl(
         labels: name in ``ndata`` of the classes, shape (N,); or an array, shape (N,) or (B, N); None where there are
             none.
         weight: name in ``edata`` of the weights, shape (E,); None where edges carry none.
-        name: what runs and reports call the graph.
+        name: the graph's name in runs and reports.
         **building: ``edge_life``, ``smoothing_window``, ``min_edges``, ``strict_label`` and ``folder`` of
             :func:`from_edges`.
 
     Raises:
-        DataError: graphs do not fit together, or lack what is asked for.
+        DataError: graphs do not fit together, or lack a requested attribute.
         ConfigError: an option is out of its bounds.
     """
     known_only(building, from_dgl, from_edges, but=CUTTING)
@@ -124,10 +124,10 @@ def _no_name(argument: str, value: Any) -> DataError:
 def _read(
     argument: str, snapshots: Any, libraries: tuple[SnapshotLibrary, ...], needed: str, nodes: Any = None
 ) -> _SnapshotList:
-    """Return the snapshots that an argument holds.
+    """Read the snapshots of an argument.
 
     Raises:
-        DataError: it is no list of at least two snapshots of one of the libraries.
+        DataError: the argument is no list of at least two snapshots of one library.
     """
     one = any(library.recognizes(snapshots) for library in LIBRARIES)
     if one or isinstance(snapshots, (str, bytes, Mapping)) or not isinstance(snapshots, Iterable):
@@ -148,10 +148,10 @@ def _read(
 
 
 def _library_of(argument: str, items: list[Any], libraries: tuple[SnapshotLibrary, ...]) -> SnapshotLibrary | None:
-    """Return the library that all items are of; None where there are none.
+    """Return the common library of all items; None without items.
 
     Raises:
-        DataError: there is no such library, or several.
+        DataError: an item is of no library, or items are of several.
     """
     common = list(libraries)
     for position, item in enumerate(items):
@@ -187,9 +187,9 @@ class _SnapshotList:
     """B snapshots of one library, over N nodes.
 
     Args:
-        library: of all snapshots.
+        library: library of all snapshots.
         snapshots: the snapshots, oldest first.
-        nodes: the nodes in the order wanted; None takes sorted names, or positions.
+        nodes: the nodes in the requested order; None takes sorted names, or positions.
 
     Raises:
         DataError: there are no nodes, or ``nodes`` does not have all of them.
@@ -249,7 +249,7 @@ class _SnapshotList:
         return zip(self._snapshots, self._nodes, strict=True)
 
     def _name(self, value: Any, conventional: tuple[str, ...]) -> str | None:
-        """Return the name of the node attribute that is meant, or None where none is."""
+        """Return the name of the requested node attribute, or None without one."""
         if _is_auto(value):
             return next((name for name in conventional if self._any_node_has(name)), None)
         is_kind = isinstance(value, str) and value in KINDS and not self._any_node_has(value)
@@ -262,8 +262,8 @@ class _SnapshotList:
         """Return names that may hold classes or targets, where their values are of these NumPy kinds.
 
         Args:
-            kinds: of classes, or of targets.
-            alternative: the value of the other of the two; its name is excluded.
+            kinds: NumPy kinds of classes, or of targets.
+            alternative: the argument for the other of the two; its name is excluded.
         """
         names = [name for name in self._library.either if self._any_node_has(name)]
         if isinstance(alternative, str):
@@ -325,11 +325,11 @@ class _SnapshotList:
             return give_up(values.astype(np.float32))
 
     def _tables(self, name: str, argument: str) -> dict[int, NDArray[Any]]:
-        """Return one row for each node of each snapshot that has nodes, by the snapshot's number."""
+        """Return a row for each node of each snapshot that has nodes, by the snapshot's number."""
         return {t: parts.node_values(name, argument) for t, parts in enumerate(self._snapshots) if parts.num_nodes}
 
     def _node_columns(self, name: str, argument: str) -> dict[int, NDArray[Any]]:
-        """Return one number for each node of each snapshot that has nodes, by the snapshot's number."""
+        """Return a number for each node of each snapshot that has nodes, by the snapshot's number."""
         tables = self._tables(name, argument)
         for t, table in tables.items():
             if table.size != len(table):
@@ -340,7 +340,7 @@ class _SnapshotList:
         return {t: table.reshape(-1) for t, table in tables.items()}
 
     def _over_time(self, name: str, tables: dict[int, NDArray[Any]]) -> NDArray[Any]:
-        """Return the rows of all N nodes: one table where no node's row ever changes, else one for each snapshot.
+        """Return the rows of all N nodes: one table where rows never change, else one for each snapshot.
 
         Raises:
             DataError: rows have several lengths, or the row of a node that a snapshot lacks is unknown.
@@ -396,7 +396,7 @@ def _distinct_ids(names: list[Any], argument: str) -> NDArray[Any]:
     """Return nodes as whole numbers or text: names of other types, or of several, as their text.
 
     Raises:
-        DataError: two of them have the same text, or one is too long.
+        DataError: two names have the same text, or one is too long.
     """
     if not all(isinstance(name, str) for name in names):
         is_whole = all(isinstance(name, (int, np.integer)) and not isinstance(name, bool) for name in names)
@@ -414,8 +414,8 @@ def _number_names(snapshots: list[SnapshotParts], nodes: NDArray[Any] | None) ->
     """Return the ids of all nodes, and the number of every name.
 
     Args:
-        snapshots: with names.
-        nodes: the ids in the order wanted; None sorts them.
+        snapshots: the snapshots, with names.
+        nodes: the ids in the requested order; None sorts them.
 
     Raises:
         DataError: a node is not among ``nodes``.

@@ -1,4 +1,4 @@
-"""What the parsers of data files give: edges with times, static graphs, and tables of two kinds of nodes."""
+"""Tables that the parsers of data files return: edges with times, and static graphs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dtdg_lab.core.errors import DataError
 from dtdg_lab.graphs.snapshot import check_arrays, check_ids, node_arrays
 
 MAX_NODES = 2**31 - 1  # sources are kept as int32 in snapshots
-MAX_ID = 2**31 - 1  # the largest number a file may call a node by
+MAX_ID = 2**31 - 1  # the largest node number in a file
 SPLIT_TRAIN, SPLIT_VALIDATION, SPLIT_TEST, SPLIT_NONE = 0, 1, 2, -1
 
 
@@ -23,11 +23,11 @@ class EdgeTable:
     """E edges with times, E at least 1, in the order of the file.
 
     Attributes:
-        src: shape (E,), int64: sources as the file has them, at least 0; positions in ``node_ids`` where that is given.
+        src: shape (E,), int64: sources of the file, at least 0; positions in ``node_ids`` where that is given.
         dst: shape (E,), int64: targets.
         time: shape (E,), int64 or finite float64, in the file's unit.
         weight: shape (E,), finite float64, of either sign; None where edges carry none.
-        node_ids: shape (N,): what the file calls the nodes, where ``src`` and ``dst`` are positions; else None.
+        node_ids: shape (N,): ids of the nodes in the file, where ``src`` and ``dst`` are positions; else None.
 
     Raises:
         DataError: an array has the wrong type or shape, or a value is out of its range.
@@ -56,7 +56,7 @@ class StaticTable:
         features: shape (N, F), finite float32; or None.
         classes: shape (N,), int16; -1 where unlabelled; or None.
         vertex_split: shape (N,), int8: 0 training, 1 validation, 2 test, -1 none of them; or None.
-        node_ids: shape (N,): what the file calls the nodes; or None.
+        node_ids: shape (N,): ids of the nodes in the file; or None.
 
     Raises:
         DataError: an array has the wrong type or shape, or a value is out of its range.
@@ -102,11 +102,11 @@ _OBJECTS = (
 def warn_of_two_kinds(src: NDArray[Any], dst: NDArray[Any], columns: tuple[str, str]) -> None:
     """Warn where sources and targets look like nodes of two kinds that share ids.
 
-    Two signs: all ids of either column count from 0, or from 1, without a gap, to another end; or the columns are
-    called like users and like items, and share ids.
+    There are two signs. The ids of both columns count from 0 or 1 without a gap, but to different ends. Or the columns
+    are named like users and items, and share ids.
 
     Args:
-        src: ids of the sources, of every edge or once each, int64 or text.
+        src: ids of the sources, with or without repeats, int64 or text.
         dst: ids of the targets.
         columns: names of the two columns.
     """
@@ -129,7 +129,7 @@ def warn_of_two_kinds(src: NDArray[Any], dst: NDArray[Any], columns: tuple[str, 
 
 
 def _dense_range(ids: NDArray[np.int64]) -> tuple[int, int] | None:
-    """Return the smallest and the largest id if these are 0 or 1 and on, and all between occur."""
+    """Return the smallest and the largest id if the ids start at 0 or 1 and have no gap."""
     low, high = int(ids.min()), int(ids.max())
     if low not in (0, 1) or not _LEAST <= high - low + 1 <= len(ids):
         return None

@@ -1,4 +1,4 @@
-"""Dynamic graphs from the user's own edges in memory, with times or without."""
+"""Build dynamic graphs from the user's own edges in memory, with times or without."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dtdg_lab.graphs.edge_times import parse_times, read_times, warn_of_dates, z
 from dtdg_lab.graphs.intervals import IntervalEdges, cut_edges
 from dtdg_lab.graphs.storage import check_free
 
-# Arguments of the functions that load graphs, where they are no options of a run; and what is wrong with them.
+# Checks of the arguments of functions that load graphs, where these are no options of a run.
 
 
 STRICT_LABEL = Option(
@@ -51,13 +51,13 @@ def known_only(
     """Refuse keyword arguments that the function does not have, with a message that names the function.
 
     Args:
-        arguments: the keyword arguments beside the parameters of ``function``.
-        function: what they called.
-        passed_to: the function whose keyword-only parameters are taken too.
-        but: those of them that are not.
+        arguments: the keyword arguments that are no parameters of ``function``.
+        function: the called function.
+        passed_to: the function whose keyword-only parameters are allowed too.
+        but: exceptions among these parameters.
 
     Raises:
-        UnknownNameError: the closest match is suggested.
+        UnknownNameError: an argument is unknown; the message suggests the closest match.
     """
     parameters, passed_parameters = inspect.signature(function).parameters, inspect.signature(passed_to).parameters
     own_names = {one.name for one in parameters.values() if one.kind is not one.VAR_KEYWORD}
@@ -68,23 +68,23 @@ def known_only(
 
 
 def check_folder(folder: Any) -> None:
-    """Refuse a folder in which something lies, before edges are read, cut or built.
+    """Refuse a folder that is not empty, before edges are read, cut or built.
 
     Raises:
-        DataError: it is no path, or something lies there; the message names it.
+        DataError: it is no path, or is not empty; the message names an entry.
     """
     if folder is not None:
         check_free(as_path(folder, "folder"))
 
 
 def different_columns(columns: Mapping[str, Any]) -> None:
-    """Refuse one column in two roles: a weight that is the time, or sources that are the targets, is a slip.
+    """Refuse one column in two roles, such as a weight that is the time.
 
     Args:
         columns: role -> column.
 
     Raises:
-        DataError: naming both roles.
+        DataError: two roles have the same column; the message names both.
     """
     roles: dict[Any, str] = {}
     for role, column in columns.items():
@@ -125,53 +125,53 @@ def from_edges(  # noqa: PLR0917 (what people give in this order)
 ) -> DynamicGraph:
     """Return a dynamic graph of E edges with times, for ``RunConfig(dataset=graph)``.
 
-    Nodes are numbered over all time in the order of their ids, which stay in ``graph.node_ids``: N of them, those that
-    an edge has, or those that ``nodes`` lists, in its order. ``cut`` or ``interval`` sets the B base intervals; one of
-    the two is needed.
+    The N nodes are those of the edges, in the order of their ids, or those of ``nodes``, in its order.
+    ``graph.node_ids`` has their ids. ``cut`` or ``interval`` sets the B base intervals; one of the two is needed.
 
     Args:
         src: sources, shape (E,): text, or whole numbers of any size below 2^63, negative ones too; arrays, lists,
-            tensors or columns of a table. Floats that are all whole are whole numbers. Words that stand for what is
-            missing, such as ``NA``, are refused.
+            tensors or columns of a table. Floats that are all whole are whole numbers. Words for missing values, such
+            as ``NA``, are refused.
         dst: targets, shape (E,).
         time: times, shape (E,), in any order: numbers in any unit, or datetimes, which count in nanoseconds.
         weight: weights, shape (E,), finite and at least 0; those of equal edges in a window are summed.
-        features: what nodes are described by. A name (``log_degrees``, the default; ``degrees``,
+        features: features of the nodes. A name (``log_degrees``, the default; ``degrees``,
             ``one_hot_degree``, ``constant``); or numbers, shape (N, F) in the order of ``graph.node_ids``, or (B, N, F)
             where they change from interval to interval; or a mapping from every id to its F numbers, such as a data
             frame with the ids as its index, in which ids without an edge are left out.
         labels: classes to predict, shape (N,) or (B, N), whole numbers from 0, -1 where unknown; or a mapping from
             ids. Where no node ever changes its class, 60 % of the labelled nodes train, 20 % validate and 20 %
             test, drawn once: otherwise test labels would leak into training.
-        cut: base intervals, equal as ``cut_by`` says; 0 takes ``interval``.
-        cut_by: what they share equally: ``time`` or ``edges``.
+        cut: number of base intervals, equal by ``cut_by``; 0 takes ``interval``.
+        cut_by: the quantity divided equally among the intervals: ``time`` or ``edges``.
         interval: length of a base interval, in place of ``cut``: in the unit of ``time``, or a number of edges. Where
             times are datetimes, it may be a timedelta or a text such as ``"6h"``, ``"1d"`` or ``"1w"``, counted from
             the first time on; or a pandas offset such as ``"D"``, ``"W"`` or ``"MS"``: days, weeks or months of the
             calendar, from midnight to midnight in the time zone of ``time``. At most 100,000 intervals result. A time
             less than a millionth of an interval before a boundary counts as on it.
-        drop_first: leave out the edges of the first distinct time.
-        drop_partial: leave out the edges of a last interval that is not full, which ``interval`` may leave.
-        time_format: how times are written: ``D``, ``s``, ``ms``, ``us`` or ``ns`` for numbers since 1970, or a format
-            such as ``"%d.%m.%Y"`` or ``"%Y%m%d"``. None takes them as they are.
+        drop_first: drop the edges of the first distinct time.
+        drop_partial: drop the edges of a last interval that is not full, which ``interval`` may leave.
+        time_format: format of the times: ``D``, ``s``, ``ms``, ``us`` or ``ns`` for numbers since 1970, or a format
+            such as ``"%d.%m.%Y"`` or ``"%Y%m%d"``. None takes them unchanged.
         bipartite: sources and targets are nodes of two kinds, such as users and items that both count from 0. Ids of
             ``dst`` that are whole numbers are then shifted by the largest of ``src`` plus 1, others are called
-            ``dst:<id>``; ``graph.node_ids`` has both, sources first. None is False, with a warning where ids look so.
-        nodes: the ids of all nodes, in the order in which features and labels have them; those without edges are
-            nodes, too. A number N stands for 0 .. N - 1. With ``bipartite``, a pair: sources and targets.
+            ``dst:<id>``; ``graph.node_ids`` has both, sources first. None is False, with a warning where the ids look
+            bipartite.
+        nodes: the ids of all nodes, in the order of features and labels, including nodes without edges. A number N
+            stands for 0 .. N - 1. With ``bipartite``, a pair: sources and targets.
         edge_life: base intervals an edge lives; ``B - edge_life`` labelled snapshots result.
         smoothing_window: snapshots that the M-transform averages; 1 is none.
-        min_edges: snapshots with fewer edges are left out.
+        min_edges: snapshots with fewer edges are dropped.
         strict_label: count only edges of the newest base interval in the label.
-        name: what runs and reports call the graph.
+        name: the graph's name in runs and reports.
         folder: a new or an empty folder to write the graph into, a snapshot at a time; its arrays are then mapped from
-            there. Memory holds the edges as given, some 20 bytes more for each, and two snapshots. None builds it in
-            memory.
+            there. Memory holds the given edges, about 20 more bytes for each, and two snapshots. None builds the graph
+            in memory.
         **unknown: refused, with the closest match.
 
     Raises:
-        DataError: vectors do not fit together or hold values of the wrong kind, entries are missing or masked, or
-            there are too few intervals, or too many; or the folder is not empty or cannot be written.
+        DataError: vectors do not fit together or hold values of the wrong kind; entries are missing or masked; there
+            are too few or too many intervals; or the folder is not empty or cannot be written.
         ConfigError: an option is out of its bounds, or both ``cut`` and ``interval`` are given.
     """
     known_only(unknown, from_edges, from_edges)
@@ -201,7 +201,7 @@ def from_edges(  # noqa: PLR0917 (what people give in this order)
     )
 
 
-# what deals edges to intervals and numbers nodes; snapshots that somebody has are past that
+# options of cutting edges and numbering nodes, which given snapshots do not need
 CUTTING = ("cut", "cut_by", "interval", "drop_first", "drop_partial", "time_format", "bipartite", "nodes")
 
 
@@ -218,9 +218,9 @@ def from_vectors(
     node_ids: Any = None,
     **settings: Any,
 ) -> DynamicGraph:
-    """Return the dynamic graph of edges from anywhere; see :func:`from_edges`, and :func:`cut_own` for ``node_ids``.
+    """Return the dynamic graph of edges; see :func:`from_edges`, and :func:`cut_own` for ``node_ids``.
 
-    ``source`` says where the edges come from; empty for edges in memory. ``settings`` are the keyword arguments of
+    ``source`` is the origin of the edges; empty for edges in memory. ``settings`` are the keyword arguments of
     :func:`from_edges`.
     """
     for_cutting = {key: settings.pop(key) for key in CUTTING if key in settings}
@@ -248,7 +248,7 @@ def cut_own(
     """Return the edges in base intervals; see :func:`from_edges`.
 
     Where ``node_ids`` is given, shape (N,), ``src`` and ``dst`` are positions in it. ``columns`` are the names of the
-    columns of sources and targets, which may tell that they are of two kinds.
+    columns of sources and targets; they may reveal two kinds of nodes.
     """
     settings = (("cut", cut), ("cut_by", cut_by), ("drop_first", drop_first), ("drop_partial", drop_partial))
     checked = {key: option(key).check(value) for key, value in settings}
@@ -287,7 +287,7 @@ def built(
     strict_label: bool = False,
     folder: str | Path | None = None,
 ) -> DynamicGraph:
-    """Return the dynamic graph of base intervals and what is given for their nodes; see :func:`from_edges`."""
+    """Return the dynamic graph of base intervals with given features and labels; see :func:`from_edges`."""
     name, strict_label = _NAME.check(name), STRICT_LABEL.check(strict_label)
     if not name.strip():
         raise ConfigError(f"name={shortened(name)} is empty: give the graph a name, or leave it out.")
@@ -337,7 +337,7 @@ def from_static(
     """Return a graph that never changes, from E edges, for ``RunConfig(dataset=graph)``: T equal snapshots, held once.
 
     With ``labels``, 60 % of the labelled nodes train, 20 % validate and 20 % test; each split of the sequence has
-    its own nodes. Mini-batches (:mod:`dtdg_lab.engine.minibatch.sampled_batches`) take such snapshots as one.
+    its own nodes. Mini-batches (:mod:`dtdg_lab.engine.minibatch.sampled_batches`) treat such snapshots as one.
 
     Args:
         src: sources, shape (E,).
@@ -346,15 +346,17 @@ def from_static(
         features: a name, or numbers (N, F) in the order of ``graph.node_ids``, or a mapping from ids.
         labels: classes, shape (N,), -1 where unknown, or a mapping from ids.
         snapshots: T.
-        bipartite: sources and targets are nodes of two kinds, as of :func:`from_edges`.
-        nodes: the ids of all nodes, as of :func:`from_edges`.
-        name: what runs and reports call the graph.
+        bipartite: sources and targets are nodes of two kinds, as in :func:`from_edges`.
+        nodes: the ids of all nodes, as in :func:`from_edges`.
+        name: the graph's name in runs and reports.
 
     Raises:
         DataError: vectors do not fit together, hold values of the wrong kind, or there are too few snapshots.
     """
     if snapshots < LEAST:
-        raise DataError(f"snapshots={snapshots}: at least {LEAST}, so that each split of a protocol has some.")
+        raise DataError(
+            f"snapshots={snapshots}; at least {LEAST} are needed, so that each split of a protocol has some."
+        )
     sources, targets = as_vector(src, "src", "ids of nodes"), as_vector(dst, "dst", "ids of nodes")
     times = np.repeat(np.arange(_BUILT), len(sources))
     repeated = None if weight is None else np.tile(as_vector(weight, "weight", "numbers"), _BUILT)

@@ -131,7 +131,7 @@ class RegisteredCode(Event):
 
     @property
     def words(self) -> str:
-        """For lists of events."""
+        """A sentence for lists of events."""
         digits = f" (source {self.sha256})" if self.sha256 else ""
         origin = self.target or "defined in a notebook or script, which other kernels cannot import"
         return f"{self.code} is registered code: {origin}{digits}"
@@ -147,7 +147,7 @@ class Preparing(Event):
 
     @property
     def words(self) -> str:
-        """For a status line."""
+        """A text for a status line."""
         return self.what if self.left_s is None else f"{self.what}, about {self.left_s:.0f} s left"
 
 
@@ -180,7 +180,7 @@ class Requested(Event):
     """Rank 0's control server accepted a request to change settings, which the ranks receive later.
 
     Attributes:
-        version: that the ranks will receive.
+        version: version that the ranks will receive.
         by: its author, as in :class:`ControlReceived`.
         old: previous values of the settings to change.
     """
@@ -233,7 +233,7 @@ class Refused(Event):
     """Changes that could not be made, with the reason.
 
     Attributes:
-        version: of the newest request by then; None for a request that the ranks never received.
+        version: version of the newest request by then; None for a request that the ranks never received.
         by: the author of such a request.
         old: previous values of the settings to change.
     """

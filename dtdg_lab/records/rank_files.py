@@ -14,7 +14,7 @@ class RankFiles:
     """The files ``rank<number>.jsonl`` of one folder, each read as far as it has grown.
 
     Args:
-        folder: where they are; None for lines that come from elsewhere.
+        folder: the folder; None for lines from another source.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -27,25 +27,25 @@ class RankFiles:
         return {int(path.stem[4:]): path for path in paths if path.stem[4:].isdigit()}
 
     def spans(self) -> Iterator[AttemptSpan]:
-        """Yield where and when each rank began and ended its attempts."""
+        """Yield the position and the time of each rank's attempts."""
         for path in self.paths().values():
             yield from attempt_spans(path)
 
     def begin_again(self) -> None:
-        """Let reading begin at the first line of each file."""
+        """Set the position to the first line of each file."""
         self._files = {}
 
     def begin_after(self, offsets: Mapping[int, int]) -> None:
-        """Let reading begin after so many bytes of each rank's file."""
+        """Set the position in each rank's file, in bytes."""
         paths = self.paths()
         self._files = {rank: RecordFile(paths[rank], offset) for rank, offset in offsets.items() if rank in paths}
 
     def cut(self) -> list[str]:
-        """Return the names of files that are shorter than what was read of them."""
+        """Return the names of files that are shorter than the part already read."""
         return [file.path.name for file in self._files.values() if file.is_cut()]
 
     def next_block(self, steps: Mapping[int, int]) -> list[tuple[bytes, str]]:
-        """Return the next lines, each with its location, of the rank that is behind the others; empty without any.
+        """Return the next lines, with their locations, of the rank furthest behind; empty without any.
 
         Args:
             steps: rank -> newest step that was read; a step needs the rows of all ranks.

@@ -20,18 +20,18 @@ class Rollup:
     """Sums of a table's rows by keys, over the whole run.
 
     Attributes:
-        table: whose rows they are.
+        table: name of the table.
         by: columns of the keys.
         sums: columns that are summed; ``<column>_known`` is the number of known values.
         least: columns whose least value is kept, as ``<column>_least``.
         most: columns whose largest value is kept, as ``<column>_most``.
         last: columns whose newest value is kept.
-        along: column that is cut into buckets of one width, which doubles where they are more than ``2 * points``;
-            without buckets where it is empty. Rows in which it is unknown are in no bucket, and left out.
-        width: of the first buckets.
+        along: column that is divided into buckets of equal width, which doubles at more than ``2 * points`` buckets.
+            Empty for no buckets. Rows with an unknown value are left out.
+        width: width of the first buckets.
         points: least number of buckets of a long run.
         prepare: rows -> rows to sum, such as those of one rank; it gets all rows of a step together.
-        all_attempts: whether rows that a resume replaced count too, such as joules, which were spent.
+        all_attempts: whether rows replaced by a resume count too, such as joules, which were spent.
     """
 
     table: str
@@ -63,10 +63,10 @@ class Sums:
     """The sums of a rollup, a slot for each key.
 
     Args:
-        rollup: what is summed.
+        rollup: the rollup to compute.
 
     Attributes:
-        width: of the buckets now.
+        width: current width of the buckets.
     """
 
     def __init__(self, rollup: Rollup) -> None:
@@ -82,7 +82,7 @@ class Sums:
         self._values: dict[str, list[Any]] = {name: [] for name in self._merges}
 
     def copy(self) -> Sums:
-        """Return the same sums, to add more to."""
+        """Return a copy of the sums."""
         copy = Sums(self.rollup)
         copy.width, copy._slots, copy._filled = self.width, dict(self._slots), set(self._filled)
         copy._values = {name: [*values] for name, values in self._values.items()}
@@ -187,7 +187,7 @@ def _groups(keys: Sequence[Array], count: int) -> tuple[dict[Key, int], Array]:
 
 
 def _codes(column: Array) -> tuple[Array, int]:
-    """Return a small number for each row, equal where the values are, and a bound that no number reaches."""
+    """Return a small number for each row, equal for equal values, and an upper bound of these numbers."""
     if column.dtype.kind == "O":
         code_of: dict[Any, int] = {}
         codes = np.array([code_of.setdefault(value, len(code_of)) for value in column.tolist()], np.int64)
@@ -199,12 +199,12 @@ def _codes(column: Array) -> tuple[Array, int]:
 
 
 def _is_narrow(numbers: Array) -> bool:
-    """Return whether whole numbers lie so close that each between them may have a slot."""
+    """Return whether whole numbers are so close that each number between them can have a slot."""
     return int(np.ptp(numbers)) <= 2 * len(numbers) + _DENSE
 
 
 def _distinct(numbers: Array) -> Array:
-    """Return the distinct ones of whole numbers, in order."""
+    """Return the distinct whole numbers in order."""
     if not _is_narrow(numbers):
         return np.unique(numbers)
     return np.flatnonzero(np.bincount(numbers - numbers.min())) + numbers.min()

@@ -46,8 +46,8 @@ class Rows:
     """Some rows of a table: a NumPy array for each column, selected on access.
 
     Args:
-        columns: of the whole table.
-        indices: of these rows in it.
+        columns: columns of the whole table.
+        indices: indices of these rows in the table.
     """
 
     __slots__ = ("_columns", "_indices")
@@ -57,7 +57,7 @@ class Rows:
 
     @classmethod
     def of(cls, columns: Mapping[str, Array]) -> Rows:
-        """Return all rows of columns of one length."""
+        """Return all rows of columns of equal length."""
         return cls(columns, np.arange(len(next(iter(columns.values()), ()))))
 
     def __len__(self) -> int:
@@ -79,7 +79,7 @@ class Rows:
         return Rows(self._columns, self._indices[selection])
 
     def sort(self, *names: str) -> Rows:
-        """Return the rows in order of columns of numbers, the first of them first."""
+        """Return the rows sorted by columns of numbers, the first one most significant."""
         return self.where(np.lexsort([self[name] for name in reversed(names)]))
 
     def by(self, name: str) -> dict[Any, Rows]:
@@ -96,7 +96,7 @@ class Rows:
         return self.where(np.array(list(first.values()), np.int64))
 
     def to_dicts(self, *names: str) -> list[dict[str, Any]]:
-        """Return a dict for each row, of all columns or those that are named; unknown numbers are None."""
+        """Return a dict for each row, of all columns or the named ones; unknown numbers are None."""
         columns = {name: known(self[name]) for name in names or self._columns}
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 

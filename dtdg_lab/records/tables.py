@@ -1,7 +1,7 @@
-"""RunTables: the record tables of one run, live or stored, as columns; without what a resume replaced, and bounded.
+"""RunTables: the record tables of one run, live or stored, as columns of bounded size, without replaced rows.
 
-All that a chart may ask for is here, so that charts have no state: the newest rows of a table, exact (``rows``); sums
-of all rows of the run (``rollup``); events, as records or typed; where the run is, and its settings now.
+Charts have no state; they read everything here: the newest rows of a table, exact (``rows``); sums of all rows of the
+run (``rollup``); events, as records or typed; the progress of the run, and its current settings.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from dtdg_lab.records.rows import Rows
 
 T = TypeVar("T")
 
-RECENT_STEPS = 2_000  # exact
+RECENT_STEPS = 2_000  # number of newest steps with exact rows
 
 
 class RunTables:
     """The record tables of one run.
 
     Rows of the newest ``recent`` steps that all ranks have done are exact; older rows of large tables live in rollups.
-    When a run is resumed at step s, rows that earlier attempts wrote from s on are left out, but for what was spent.
-    A line that comes twice changes nothing. Not locked: callers that add and read in different threads need a lock.
+    When a run is resumed at step s, rows of earlier attempts from s on are dropped, but for what was spent. A repeated
+    line changes nothing. Not locked: callers that add and read in different threads need a lock.
 
     Args:
         config: the settings with which the run began.
-        records: the folder of the ranks' files ``rank<number>.jsonl``; None for lines that come from elsewhere.
-        rollups: all that charts will ask for.
-        recent: steps whose rows are kept.
+        records: the folder of the ranks' files ``rank<number>.jsonl``; None for lines from another source.
+        rollups: all rollups that charts will request.
+        recent: number of newest steps whose rows are kept.
 
     Attributes:
         version: increases with every change.
         clock: seconds of training.
         position: steps and epochs of the ranks.
         recent_rows: rows in memory, and sums.
-        sequence: of the lines of each rank.
+        sequence: sequence numbers of the lines of each rank.
         event_log: events in memory.
-        files: the ranks' files of lines, as far as they are read.
+        files: the ranks' files of lines, with the positions read so far.
         damaged: an error for each line that could not be read.
     """
 
@@ -93,16 +93,16 @@ class RunTables:
         return tables
 
     def _read_again(self, *, strict: bool = False) -> None:
-        """Read all files from their beginning, knowing where attempts begin."""
+        """Read all files again from their beginning, after locating the attempts."""
         self._forget()
         self.look_ahead()
         while self.update(strict=strict):
             pass
 
     def look_ahead(self) -> None:
-        """Find in the files where and when attempts begin and end, before their lines are added.
+        """Find the position and time of each attempt in the files, before their lines are added.
 
-        Rows that a resume replaced are then never summed, and the seconds before an attempt are known from the start.
+        Rows replaced by a resume are then never summed, and the seconds before an attempt are known from the start.
         """
         for span in self.files.spans():
             if span.step is not None:
@@ -113,10 +113,10 @@ class RunTables:
                 self.clock.note(span.attempt, *span.times_ns)
 
     def update(self, *, strict: bool = False) -> bool:
-        """Add the next block that the rank behind the others has written; return whether there was any.
+        """Add the next block of the rank furthest behind; return whether there was any.
 
         Args:
-            strict: raise an error at a damaged line; else it is noted in ``damaged``.
+            strict: raise an error at a damaged line; otherwise add it to ``damaged``.
 
         Raises:
             DataError: a line is damaged.
@@ -131,7 +131,7 @@ class RunTables:
         return bool(raw_lines)
 
     def add_lines(self, lines: Iterable[Line]) -> int:
-        """Add record lines of any ranks, those of a rank in order; return how many were new."""
+        """Add record lines, those of a rank in order; return the number of new lines."""
         count, is_replacing = 0, False
         for line in lines:
             if self.sequence.is_new(line):
@@ -143,7 +143,7 @@ class RunTables:
         return count
 
     def _add_line(self, line: Line) -> bool:
-        """Add one line; return True if it begins an attempt, so that sums may hold rows that it replaces."""
+        """Add one line; return True if it begins an attempt, which may replace rows in the sums."""
         if not line["rows"]:
             return False
         begins_attempt = line["table"] == "steps" and self.position.note_line(line)
@@ -167,27 +167,27 @@ class RunTables:
                 self.recent_rows.restart_clock()
 
     def _after_adding(self, *, is_replacing: bool) -> None:
-        """Take replaced rows out of the sums, and drop rows that are no longer recent."""
+        """Remove replaced rows from the sums, and drop rows that are no longer recent."""
         starts = self.position.starts
         if is_replacing:
             first_repeated = min(starts[max(starts)].values())
             if not self.recent_rows.holds_after(first_repeated - 1) and self.files.paths():
-                self._read_again()  # rows that the new attempt replaced are in sums alone
+                self._read_again()  # rows that the new attempt replaced are only in sums
                 return
             self.recent_rows.recount()
         # a rank that hangs must not fill the memory
         first = max(self.common_step, self.position.newest_step - 4 * self.recent) - self.recent
         self.recent_rows.drop_before(first, recent=self.recent, whole_step=self.position.common_whole_step(self.ranks))
 
-    # What charts ask for
+    # Data for charts
 
     def once(self, key: Any, make: Callable[[], T], *, state: Any = None) -> T:
-        """Return what ``make`` returned for this key since the last change, so that figure and caption share it.
+        """Return the result of ``make`` for a key, cached until the next change, so that figure and caption share it.
 
         Args:
-            key: of the result.
+            key: key of the result.
             make: returns the result.
-            state: all that the result depends on, if that is less than the tables: it is kept while this is equal.
+            state: everything that the result depends on, if less than the tables; the result is kept while it is equal.
         """
         cached, state = self._cache.get(key), self.version if state is None else state
         if cached is None or cached[0] != state:
@@ -196,11 +196,11 @@ class RunTables:
         return result
 
     def rows(self, table: str, *, all_attempts: bool = False) -> Rows:
-        """Return the newest rows of a table: all of them where they are few, else those of the newest steps.
+        """Return the newest rows of a table: all where they are few, else those of the newest steps.
 
         Args:
-            table: its name; one without rows has its declared columns.
-            all_attempts: keep the rows that a resume replaced.
+            table: its name; an empty table has its declared columns.
+            all_attempts: keep rows replaced by a resume.
         """
         key = ("rows", table, all_attempts)
         return self.once(key, lambda: self.recent_rows.rows(table, all_attempts=all_attempts))
@@ -216,7 +216,7 @@ class RunTables:
         """Return the sums of all rows of the run.
 
         Raises:
-            KeyError: it was not declared when the tables were made.
+            KeyError: the rollup was not declared when the tables were made.
         """
         return self.once((rollup, "rows"), lambda: self._sums(rollup).rows())
 
@@ -235,8 +235,8 @@ class RunTables:
         Each has the columns of their table, ``rank``, ``attempt``, ``seconds``, and ``text``, its data as JSON.
 
         Args:
-            kind: of the events.
-            all_attempts: keep those that a resume replaced.
+            kind: kind of the events.
+            all_attempts: keep events replaced by a resume.
         """
         starts = {} if all_attempts else self.position.starts
         make = lambda: without_replaced_events(self.event_log.in_order(kind, self.clock), starts)  # noqa: E731
@@ -252,7 +252,7 @@ class RunTables:
         events = self.events(kind.kind)
         return read_event(kind, events[-1]["text"]) if events else None
 
-    # Where the run is
+    # Progress of the run
 
     @property
     def steps(self) -> dict[int, int]:
@@ -266,7 +266,7 @@ class RunTables:
 
     @property
     def resumes(self) -> list[tuple[dict[int, int], float]]:
-        """Of each attempt but the first, the step at which each rank began, and the second of training."""
+        """For each attempt but the first, the step at which each rank began, and the seconds of training."""
         seconds, starts = self.clock.seconds_before(), self.position.starts
         return [(dict(starts[attempt]), seconds[attempt]) for attempt in sorted(starts)[1:]]
 
@@ -277,12 +277,12 @@ class RunTables:
 
     @property
     def common_step(self) -> int:
-        """The newest step that all ranks have done; -1 before there is one."""
+        """The newest step that all ranks have done; -1 without one."""
         return self.position.common_step(self.ranks)
 
     @property
     def complete_epoch(self) -> int | None:
-        """The newest epoch that all ranks have completed; None before there is one."""
+        """The newest epoch that all ranks have completed; None without one."""
         if any(rank not in self.position.epochs for rank in range(self.ranks)):
             return None
         epoch = min(self.position.epochs.values())
@@ -294,12 +294,12 @@ class RunTables:
 
     @property
     def own_steps(self) -> bool:
-        """Whether each rank counts steps of its own, since models are averaged."""
+        """Whether each rank counts its own steps, because models are averaged."""
         return self.config["exchange"] != "gradients"
 
     @property
     def progress(self) -> Progress:
-        """How far the run is; seconds left follow from the pace so far."""
+        """Progress of the run; the remaining time is predicted from the pace so far."""
         return self.position.furthest.progress(self.position.newest_step + 1, self.config.epochs, self.seconds)
 
     @property
@@ -316,7 +316,7 @@ class RunTables:
 
     @property
     def config(self) -> RunConfig:
-        """The settings now: those of the start with all changes that were applied."""
+        """The current settings: the initial ones with all applied changes."""
         while self._unapplied:
             event = self._unapplied.pop(0)
             if event["kind"] == Resumed.kind:  # changes made after the checkpoint are undone by resuming from it
@@ -331,5 +331,5 @@ class RunTables:
 
     @property
     def system(self) -> str:
-        """Name of the system now."""
+        """Name of the current system."""
         return self.config.system

@@ -1,1 +1,1 @@
-"""Parsers of data files, one a format: ``parse(data, where, **options)`` gives a table of ``datasets.tables``."""
+"""Parsers of data files, one for each format. They return a table of ``datasets.tables``."""

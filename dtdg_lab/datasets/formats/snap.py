@@ -17,7 +17,7 @@ from dtdg_lab.graphs.snapshot import give_up
 def _edges(
     text: bytes, source: str, kinds: Mapping[str, txt.ColumnKind], separator: str = " ", *, bipartite: bool = False
 ) -> EdgeTable:
-    """Return the edges of at least two rows; in a bipartite file, targets are moved behind the sources."""
+    """Return the edges of at least two rows. In a bipartite file, the ids of targets are shifted past the sources."""
     rows = txt.read_rows(text, source, kinds, separator=separator, min_rows=2)
     target = txt.shifted(rows["source"], rows["target"], source) if bipartite else rows["target"]
     return EdgeTable(rows["source"], target, rows["time"], weight=rows.get("weight", rows.get("rating")))
@@ -41,9 +41,9 @@ def parse_konect(
     Args:
         data: the file, uncompressed.
         source: its name, for messages.
-        columns: what the columns are, where they are not ``source target weight time``.
-        bipartite: whether the two sides are numbered separately; None: as the first line says. False leaves numbers
-            as they are, so that node 1 is on both sides: so do the copies of Network Repository.
+        columns: names of the columns, where they are not ``source target weight time``.
+        bipartite: whether the two sides are numbered separately; None: as the first line says. False keeps the
+            numbers, so that node 1 is on both sides, as in the copies of Network Repository.
 
     Raises:
         DataError: rows carry no time, one has other values, or there are fewer than two.
@@ -84,10 +84,10 @@ def parse_network_repository(
 
     Args:
         data: the file, uncompressed.
-        source: its name, for messages; ``.mtx`` at its end says that it has a size line.
+        source: its name, for messages; the suffix ``.mtx`` means that it has a size line.
         bipartite: sources and targets are numbered separately: targets are shifted by the largest source + 1.
-        size_line: whether the first row is ``rows columns entries`` instead of an edge. None: it is in a file called
-            ``.mtx`` or opened by ``%%MatrixMarket``, and where it has three columns and the next row has four.
+        size_line: whether the first row is ``rows columns entries`` instead of an edge. None: it is in a file named
+            ``.mtx``, in one that begins with ``%%MatrixMarket``, and where it has three columns and the next row four.
 
     Raises:
         DataError: rows have neither three nor four columns, one has other values, there are fewer than two, or not
@@ -114,7 +114,7 @@ def parse_network_repository(
 
 
 def _layout(number: int, line: bytes, source: str) -> tuple[str, dict[str, txt.ColumnKind]]:
-    """Separator and columns, from the first edge."""
+    """Detect the separator and the columns from the first edge."""
     separator = "," if b"," in line else " "
     count = len(line.split(separator.encode()))
     if count not in _COLUMNS:
@@ -126,7 +126,7 @@ def _layout(number: int, line: bytes, source: str) -> tuple[str, dict[str, txt.C
 
 
 def _entries(line: bytes, number: int, source: str) -> int:
-    """Return the number of edges a size line announces."""
+    """Return the number of edges in a size line."""
     fields = _BETWEEN.split(line)
     if len(fields) != 3 or not all(field.isdigit() and len(field) < 20 for field in fields):
         raise DataError(
@@ -148,9 +148,9 @@ _WANTED = {
 
 
 def parse_reddit_hyperlinks(data: bytes | Mapping[str, bytes], source: str) -> EdgeTable:
-    """Return the E links of soc-redditHyperlinks-title.tsv or -body.tsv, or of several such files one after the other.
+    """Return the E links of soc-redditHyperlinks-title.tsv or -body.tsv, or of several such files in order.
 
-    The sentiment, -1 or 1, becomes the weight; the 86 properties of a post are left unread.
+    The sentiment, -1 or 1, becomes the weight. The 86 properties of a post are not read.
 
     Args:
         data: the file, uncompressed, or several by name.

@@ -33,10 +33,10 @@ _NODES: dict[str, txt.ColumnKind] = {"node": txt.ID, "label": txt.LABEL, "split"
 
 
 def parse_nodes_edges(data: Mapping[str, bytes], source: str) -> StaticTable:
-    """Return a graph of N nodes and E edges: each undirected link stands in both directions.
+    """Return a graph of N nodes and E edges; each undirected link becomes two edges.
 
-    Repeated links and links of a node to itself are left out. The nodes are the rows of ``nodes.csv``, numbered
-    0 .. N - 1 in any order; a feature is 1 at the positions listed, which blanks separate, and 0 elsewhere.
+    Repeated links and self loops are dropped. The nodes are the rows of ``nodes.csv``, numbered 0 .. N - 1 in any
+    order. A feature is 1 at the listed positions, separated by blanks, and 0 elsewhere.
 
     Args:
         data: the files by name; only the end of a name counts.
@@ -71,14 +71,14 @@ def parse_nodes_edges(data: Mapping[str, bytes], source: str) -> StaticTable:
 
 
 def _read(data: bytes, source: str, columns: Mapping[str, txt.ColumnKind]) -> tuple[dict[str, Any], bytes]:
-    """Return the wanted columns, wherever they are, and the text of the rows under the header."""
+    """Return the requested columns, and the text of the rows under the header."""
     return txt.named_rows(data, source, {name: (kind, (name,)) for name, kind in columns.items()})
 
 
 def _refuse_outside(
     ids: NDArray[np.int64], nodes: int, text: bytes, source: str, description: str, *, header: int = 0
 ) -> None:
-    """Refuse a text whose rows name nodes that there are not."""
+    """Refuse a text whose rows name nodes that do not exist."""
     allowed = f"0 to {nodes - 1} are the nodes. Fetch the file again."
     txt.refuse_rows(ids >= nodes, text, source, lambda row: f"{description} {ids[row]}; {allowed}", header=header)
 
@@ -91,7 +91,7 @@ def _split(split_names: Any, body: bytes, source: str) -> NDArray[np.int8]:
 
 
 def _features(feature_texts: Any, node: NDArray[np.int64], source: str) -> NDArray[np.float32]:
-    """Ones at the positions listed in the text of every row, shape (N, F) with F the largest position + 1."""
+    """Return a matrix with ones at the positions listed in each row's text, (N, F); F is the largest position + 1."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -132,8 +132,8 @@ def parse_ogb(
             ``train.csv.gz``, ``valid.csv.gz``, ``test.csv.gz`` (all or none); or ``data.npz`` and ``node-label.npz``
             in place of the first four.
         source: the archive's name, for messages.
-        both_directions: add the other direction of every edge, and leave out repeats and self loops: ogbn-products
-            stores each undirected edge once.
+        both_directions: add the reverse of every edge, and drop repeats and self loops: ogbn-products stores each
+            undirected edge once.
         features: read the features; those of papers100M take 57 GB.
 
     Raises:
@@ -209,7 +209,7 @@ def _finite(array: NDArray[Any]) -> bool:
 
 
 def _labels(labels: NDArray[Any], source: str) -> NDArray[np.int16]:
-    """Classes from numbers of any type; NaN means no class."""
+    """Convert numbers of any type to classes; NaN means no class."""
     is_known = ~np.isnan(labels) if labels.dtype.kind == "f" else np.ones(len(labels), dtype=bool)
     values = labels[is_known]
     if len(values) and not (
@@ -266,7 +266,7 @@ def _text(data: Mapping[str, bytes], name: str, source: str) -> tuple[bytes, str
 
 @contextmanager
 def _stream(data: Mapping[str, bytes], name: str, source: str) -> Iterator[IO[bytes]]:
-    """Return a file one can read anywhere in, without holding all of it where the archive allows that."""
+    """Open a file that can seek, without holding all of it where the archive allows."""
     member = find_part(data, source, name)
     if isinstance(data, ArchiveMembers):
         with data.open(member) as stream:
@@ -283,17 +283,17 @@ _VALIDATION = 500  # nodes after the training ones, as in Yang, Cohen, Salakhutd
 
 
 def parse_planetoid(data: Mapping[str, bytes], source: str) -> StaticTable:
-    """Return a citation network of N papers and E edges: each undirected link stands in both directions.
+    """Return a citation network of N papers and E edges; each undirected link becomes two edges.
 
-    Test papers that the files do not describe (Citeseer has 15) are nodes without features, label and split, and
-    repeated links and links of a paper to itself are left out.
+    Test papers that the files do not describe (Citeseer has 15) are nodes without features, label and split. Repeated
+    links and self loops are dropped.
 
     Args:
         data: the files by name; only the end of a name counts.
         source: the archive's name, for messages.
 
     Raises:
-        DataError: a file is missing or damaged, names what a pickle may not name, or does not fit the others.
+        DataError: a file is missing or damaged, names a forbidden object in a pickle, or does not fit the others.
 
     Source: Yang, Cohen, Salakhutdinov 2016 (ICML); the order of the test rows as in the authors' code.
     """
@@ -341,7 +341,7 @@ def _test_index(data: Mapping[str, bytes], source: str) -> NDArray[np.int64]:
 
 
 def _links(graph: dict[Any, Any], text: bytes, source: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Both ends of every link, from a dict of lists of neighbours."""
+    """Return both ends of every link of a dict of lists of neighbours."""
     if not all(isinstance(neighbours, list) for neighbours in graph.values()):
         raise DataError(f"{source}: the graph holds something else than lists of neighbours. Fetch the file again.")
     lengths = [len(neighbours) for neighbours in graph.values()]
@@ -361,7 +361,7 @@ def _numbers(values: list[Any], source: str) -> NDArray[np.int64]:
 
 
 def _rows_and_labels(rows: Any, labels: Any, name: str, source: str) -> tuple[Any, NDArray[np.int16]]:
-    """Sparse features, and the position of the one in each row of labels; -1 where there is none."""
+    """Return sparse features, and the class of each row of one-hot labels; -1 for a row of zeros."""
     if not hasattr(rows, "tocoo") or not isinstance(labels, np.ndarray) or labels.ndim != 2:
         raise DataError(f"{source} ({name}): a sparse matrix, and an array of one-hot labels, are needed.")
     ones = labels == 1
@@ -378,7 +378,7 @@ def _rows_and_labels(rows: Any, labels: Any, name: str, source: str) -> tuple[An
 def _features_planetoid(
     train_rows: Any, test_rows: Any, test: NDArray[np.int64], nodes: int, source: str
 ) -> NDArray[np.float32]:
-    """Return the rows of two sparse matrices as one dense one, (N, F): those described, then those at ``test``."""
+    """Return the rows of two sparse matrices as one dense matrix, (N, F): described papers, then those at ``test``."""
     if train_rows.shape[1] != test_rows.shape[1]:
         raise DataError(
             f"{source}: allx has {train_rows.shape[1]} features and tx {test_rows.shape[1]}; as many are needed. "

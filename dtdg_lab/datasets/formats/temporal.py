@@ -17,10 +17,8 @@ from dtdg_lab.datasets.tables import MAX_ID, EdgeTable
 from dtdg_lab.graphs.intervals import IntervalEdges
 from dtdg_lab.graphs.snapshot import give_up
 
-# Transactions between accounts as AMLSim and its relatives write them: csv with a header, columns found by name.
-
-
-# as AMLSim converts its log, as its log is written (PaySim's columns), and as its published samples have them
+# Transactions between accounts in the csv files of AMLSim and its relatives; columns are found by name.
+# names in AMLSim's converted log, in its raw log (PaySim's columns), and in its published samples
 _WANTED = {
     "sender": (txt.NAME, ("orig_acct", "nameOrig", "SENDER_ACCOUNT_ID", "sender_id", "src", "source", "from")),
     "receiver": (txt.NAME, ("bene_acct", "nameDest", "RECEIVER_ACCOUNT_ID", "receiver_id", "dst", "target", "to")),
@@ -32,16 +30,16 @@ _WANTED = {
 def parse_amlsim(data: bytes, source: str) -> EdgeTable:
     """Return the E transactions of a text such as AMLSim's transactions.csv; rows may be in any order of time.
 
-    Columns may stand in any order and under any of their usual names, whatever the case; the others, such as
-    ``is_sar``, are left unread. The amount becomes the weight.
+    Columns may have any order, any of their usual names, and any case. Others, such as ``is_sar``, are not read. The
+    amount becomes the weight.
 
     Args:
         data: the file, uncompressed.
         source: its name, for messages.
 
     Returns:
-        Times as the file has them where the first is a number, else seconds since 1970 (UTC); ``node_ids`` are the
-        names or numbers of the accounts.
+        Times of the file where the first is a number, else seconds since 1970 (UTC); ``node_ids`` are the names or
+        numbers of the accounts.
 
     Raises:
         DataError: a column is missing, a line has other columns or values, or there are fewer than two.
@@ -57,7 +55,7 @@ def parse_amlsim(data: bytes, source: str) -> EdgeTable:
     return EdgeTable(src, dst, rows["time"], weight=rows["amount"], node_ids=accounts)
 
 
-# The Elliptic transactions: features by step, flows between transactions, and what is known of them, as three csv.
+# The Elliptic transactions: three csv files of features by step, flows between transactions, and classes.
 
 
 _CLASSES = {"1": 1, "2": 0, "unknown": -1}  # the file's words: illicit, licit, unknown
@@ -74,7 +72,7 @@ _KNOWN: dict[str, tuple[txt.ColumnKind, tuple[str, ...]]] = {
 def parse_elliptic(data: Mapping[str, bytes], source: str) -> IntervalEdges:
     """Return the B steps (49), N transactions (203,769) and E flows (234,355) of the Elliptic data set.
 
-    Class 1 is illicit and 0 licit, each in the transaction's own step; -1 is unknown, and stands in all other steps.
+    Class 1 is illicit and 0 licit, each in the transaction's own step; -1 is unknown, also in all other steps.
     Features, shape (N, F), are those of a transaction in its step (165 as published), and never change.
 
     Args:
@@ -130,7 +128,7 @@ def _distinct(transactions: NDArray[np.int64], text: bytes, source: str) -> tupl
 
 
 def _steps(step: NDArray[np.int64], text: bytes, source: str) -> NDArray[np.int64]:
-    """Return the steps counted from 0; they are counted from 1 in the file, and each has a transaction."""
+    """Return the steps counted from 0; the file counts from 1. Each step must have a transaction."""
     allowed = f"1 to the number of transactions, {len(step)}, is allowed. Fetch the file again."
     txt.refuse_rows((step < 1) | (step > len(step)), text, source, lambda row: f"has step {step[row]}; {allowed}")
     empty = np.flatnonzero(np.bincount(step)[1:] == 0)
@@ -191,7 +189,7 @@ def parse_jodie(data: bytes, source: str) -> EdgeTable:
     """Return the E interactions of a text such as wikipedia.csv, as edges from users to items.
 
     Users and items are numbered separately: an item becomes ``users + item``, with users = largest user + 1. State
-    labels and features are left unread.
+    labels and features are not read.
 
     Args:
         data: the file, uncompressed.
@@ -223,7 +221,7 @@ def parse_jodie(data: bytes, source: str) -> EdgeTable:
 
 # Sequences of PyTorch Geometric Temporal, as JSON: chickenpox, England's covid, mentions at tennis tournaments.
 #
-# Source: the loaders of PyTorch Geometric Temporal (Rozemberczki et al. 2021, CIKM), whose numbers this gives.
+# Source: the loaders of PyTorch Geometric Temporal (Rozemberczki et al. 2021, CIKM); the numbers are the same.
 
 
 VARIANTS = ("chickenpox", "covid", "twitter-tennis")
@@ -238,7 +236,7 @@ _Named = dict[Annotated[str, Field(max_length=_MAX_NAME)], int]
 
 
 class _Json(BaseModel):
-    """An object of a file: text is no number, fractions are no whole numbers, and numbers are finite."""
+    """An object of a file, with strict types: text is no number, fractions are not whole, and numbers are finite."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
@@ -247,7 +245,7 @@ class _Json(BaseModel):
         """Return the object in a JSON text.
 
         Raises:
-            DataError: it is no JSON, or a value is missing or not allowed; the message has its place.
+            DataError: the text is no JSON, or a value is missing or not allowed; the message names its position.
         """
         try:
             return cls.model_validate_json(data)
@@ -299,7 +297,7 @@ def parse_pygt_json(
     standardize: bool = True,
     encoding: Literal["one_hot", "raw"] = "one_hot",
 ) -> IntervalEdges:
-    """Return the B steps of a sequence over N nodes, with features and the value to predict.
+    """Return the B steps of a sequence over N nodes, with features and targets.
 
     Args:
         data: the file, uncompressed.
@@ -308,9 +306,9 @@ def parse_pygt_json(
             ``covid``: a weighted graph each day, features are ``lags`` days, the target is the next one; the graph is
             that of the first of those days. ``twitter-tennis``: a weighted graph each hour, the target is
             log(1 + mentions) in the next hour; that of the last step, which has none, is its own.
-        lags: values of the past as features, F; 4 weeks and 8 days where left out, not read for tennis.
-        standardize: covid only: values less their mean over their standard deviation over all days. The test days are
-            among them; the chickenpox file comes so.
+        lags: number of past values as features, F; 4 weeks or 8 days by default, ignored for tennis.
+        standardize: covid only: subtract the mean and divide by the standard deviation over all days, test days
+            included. The chickenpox file is already standardized in this way.
         encoding: tennis only: ``one_hot`` of the rounded logarithm of degree (5) and of transitivity in tenths (11),
             or the two numbers ``raw``.
 
@@ -371,7 +369,7 @@ def _tennis(content: _Tennis, source: str, encoding: str) -> IntervalEdges:
 
 
 def _of_steps(values_by_step: Mapping[str, Any], steps: int, source: str) -> list[Any]:
-    """Return the values under the numbers of the steps."""
+    """Return the values of the steps, which are stored under their numbers."""
     for step in range(steps):
         if str(step) not in values_by_step:
             raise DataError(f"{source} has no {str(step)!r}, one of its {steps} steps. Fetch the file again.")
@@ -379,7 +377,7 @@ def _of_steps(values_by_step: Mapping[str, Any], steps: int, source: str) -> lis
 
 
 def _signal(rows: Sequence[Sequence[float]], what: str, source: str) -> NDArray[np.float64]:
-    """Rows of numbers that float32 can hold, at least one."""
+    """Return rows of numbers that fit float32; at least one row."""
     width = len(rows[0]) if rows else 0
     for row_number, row in enumerate(rows):
         if len(row) != width:
@@ -397,7 +395,7 @@ def _signal(rows: Sequence[Sequence[float]], what: str, source: str) -> NDArray[
 
 
 def _windows(signal: NDArray[np.float64], lags: int, value_count: int, source: str) -> dict[str, Any]:
-    """Features (B, N, lags), targets (B, N) and persistence (B, N) of a signal of shape (B + lags, N)."""
+    """Return features (B, N, lags), targets (B, N) and persistence (B, N) of a signal of shape (B + lags, N)."""
     times, nodes = signal.shape
     if times <= lags:
         raise DataError(f"{source} has {times} times; more than lags={lags} are needed. Lower lags.")
@@ -419,7 +417,7 @@ def _sequence(
     targets: NDArray[Any],
     **node_values: Any,
 ) -> IntervalEdges:
-    """Return the edges of all steps, and what is given beside them."""
+    """Return the edges of all steps, with features and targets."""
     steps, nodes = targets.shape
     counts = [len(pairs) for pairs in edges]
     src, dst = np.array(list(chain.from_iterable(edges)), dtype=np.int64).reshape(-1, 2).T
@@ -445,7 +443,7 @@ def _sequence(
 
 
 def _one_hot(features: NDArray[np.float64], source: str) -> NDArray[np.float32]:
-    """From degree and transitivity, shape (B, N, 2), to positions of ones, shape (B, N, 16)."""
+    """Encode degree and transitivity, shape (B, N, 2), one-hot, shape (B, N, 16)."""
     degree, transitivity = features[..., 0], features[..., 1]
     if degree.min() < 0 or transitivity.min() < 0 or transitivity.max() > 1:
         raise DataError(
@@ -459,7 +457,7 @@ def _one_hot(features: NDArray[np.float64], source: str) -> NDArray[np.float32]:
 
 
 def _names(names: _Named | None, nodes: int, source: str) -> NDArray[Any] | None:
-    """Return the names of the nodes by number, shape (N,); None where the file has none."""
+    """Return the names of the nodes in the order of their numbers, (N,); None where the file has none."""
     if names is None:
         return None
     if sorted(names.values()) != list(range(nodes)):

@@ -1,4 +1,4 @@
-"""Text of a data file made plain: one kind of line end, no comments, single blanks; lines keep their numbers."""
+"""Normalize the text of a data file, and read its rows as typed columns. Lines keep their numbers."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from dtdg_lab.graphs.edge_list import MAX_ID_LENGTH
 from dtdg_lab.graphs.edge_times import OUT_OF_RANGE
 from dtdg_lab.graphs.snapshot import give_up
 
-# Columns of numbers side by side as one array.
+# Stack columns of numbers into one array.
 
 
 def side_by_side(rows: dict[str, Any], names: Iterable[str], count: int) -> NDArray[np.float32]:
-    """Return the named columns as an array of shape (E, F), float32; each is taken out of ``rows`` once it is copied.
+    """Return the named columns as an array of shape (E, F), float32, and remove each from ``rows`` once it is copied.
 
     Args:
         rows: columns of E entries.
-        names: F of them.
+        names: names of the F columns.
         count: E.
     """
     names = list(names)
@@ -37,7 +37,7 @@ def side_by_side(rows: dict[str, Any], names: Iterable[str], count: int) -> NDAr
     return give_up(block)
 
 
-# Sparse features written out, only as far as what the file holds warrants.
+# Dense arrays of sparse features, limited by the size of the file's content.
 
 
 _FREE_CELLS = 1 << 22
@@ -45,11 +45,11 @@ _CELLS_EACH = 500  # cells for each entry the file holds; Planetoid's citation n
 
 
 def allow_cells(cells: int, value_count: int, what: str, source: str) -> None:
-    """Refuse an array that is far larger than what the file holds, before any memory is taken.
+    """Refuse an array far larger than the file's content, before memory is allocated.
 
     Args:
         cells: entries the array would have.
-        value_count: entries, or bytes, that the file holds of it.
+        value_count: entries, or bytes, of the array in the file.
         what: the array, for messages.
         source: the file's name, for messages.
 
@@ -76,7 +76,7 @@ def dense(
         source: the file's name, for messages.
 
     Raises:
-        DataError: the matrix would be far larger than what the file holds, or a value is not finite.
+        DataError: the matrix would be far larger than the file's content, or a value is not finite.
     """
     allow_cells(shape[0] * shape[1], len(rows), "features", source)
     with np.errstate(over="ignore"):
@@ -109,10 +109,10 @@ def plain(data: bytes, source: str, *, comments: bool = False, blanks: bool = Fa
         data: the file, uncompressed; UTF-8 or ASCII, with or without a byte order mark.
         source: the file's name, for messages.
         comments: empty the lines that start with ``#`` or ``%``.
-        blanks: columns are separated by spaces or tabs: make that one space, with none at the ends of lines.
+        blanks: replace runs of spaces and tabs by one space, and remove them at the ends of lines.
 
     Raises:
-        DataError: a NUL byte, which no text has.
+        DataError: the file has a NUL byte, so that it is no text.
     """
     data = data.removeprefix(_BOM)
     position = data.find(b"\0")
@@ -139,7 +139,7 @@ def single_blanks(data: bytes) -> bytes:
 
 
 def first_lines(text: bytes, count: int) -> list[tuple[int, bytes]]:
-    """Return number and content of the first ``count`` lines that are not blank, fewer where there are fewer."""
+    """Return number and content of the first ``count`` lines that are not blank, or of fewer."""
     lines: list[tuple[int, bytes]] = []
     end = 0
     while len(lines) < count and (mark := _MARK.search(text, end)) is not None:
@@ -151,7 +151,7 @@ def first_lines(text: bytes, count: int) -> list[tuple[int, bytes]]:
 
 
 def line_of_row(text: bytes, row: int) -> int:
-    """Return the number, from 1, of the line in which a row begins, counted from 0; blank lines hold none."""
+    """Return the line number, from 1, at which a row begins; rows count from 0, without blank lines."""
     ends = np.append(np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == ord("\n")), len(text))
     line = int(np.flatnonzero(np.diff(ends, prepend=-1) > 1)[row])
     return line + 1 + (text.count(BREAK, 0, ends[line - 1]) if line else 0)
@@ -160,17 +160,17 @@ def line_of_row(text: bytes, row: int) -> int:
 def refuse_rows(
     wrong: NDArray[np.bool_], text: bytes, source: str, describe: Callable[[int], str], *, header: int = 0
 ) -> None:
-    """Refuse a text in which rows are wrong.
+    """Refuse a text with wrong rows.
 
     Args:
-        wrong: shape (E,): which rows are.
+        wrong: shape (E,): mask of the wrong rows.
         text: the rows.
         source: the file's name, for messages.
         describe: returns the message on a row, after its line.
         header: lines before the text.
 
     Raises:
-        DataError: one is; the message names the line of the first.
+        DataError: a row is wrong; the message names the line of the first.
     """
     if wrong.any():
         row = int(wrong.argmax())
@@ -181,7 +181,7 @@ def width(text: bytes, source: str, separator: bytes = b",") -> int:
     """Return the number of columns in the first line that is not blank; 0 without one.
 
     Raises:
-        DataError: more than any data set has: a table of so many columns would take far more memory than the text.
+        DataError: there are more than ``MAX_COLUMNS``: such a table would take far more memory than the text.
     """
     for number, line in first_lines(text, 1):
         columns = line.count(separator) + 1
@@ -192,7 +192,7 @@ def width(text: bytes, source: str, separator: bytes = b",") -> int:
 
 
 def cells(line: bytes, separator: str, *, quoted: bool = False) -> list[bytes]:
-    """Split a line at separators; drop double quotes where values may have them."""
+    """Split a line at separators, and remove double quotes if ``quoted``."""
     if quoted:
         with contextlib.suppress(csv.Error):
             fields = next(csv.reader([line.decode("utf-8", "surrogateescape")], delimiter=separator), [])
@@ -201,7 +201,7 @@ def cells(line: bytes, separator: str, *, quoted: bool = False) -> list[bytes]:
 
 
 def without_line(text: bytes, number: int) -> bytes:
-    """Return the text with the content of one line, counted from 1, taken out; lines keep their numbers."""
+    """Return the text with one line emptied, counted from 1; lines keep their numbers."""
     start = 0
     for _ in range(number - 1):
         start = text.index(b"\n", start) + 1
@@ -210,13 +210,13 @@ def without_line(text: bytes, number: int) -> bytes:
 
 
 def shown(value: bytes | str, limit: int = 80) -> str:
-    """Return what a message shows of a text: short, with bytes that are no UTF-8 written out."""
+    """Shorten a text for messages, and escape bytes that are not UTF-8."""
     text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
     text = text.replace(BREAK.decode(), "\n")
     return repr(text if len(text) <= limit else text[:limit] + "...")
 
 
-# Rows of a text file as typed columns, read by Arrow; a file it refuses is searched for its first bad line.
+# Rows of a text file as typed columns, read by Arrow. Where Arrow refuses a file, the first bad line is searched.
 
 
 _BLOCK_BYTES = 4 << 20  # Arrow reads in blocks; a line must fit one
@@ -226,10 +226,10 @@ _MAX_NAME = 100  # characters; names are kept in a table as wide as the longest
 
 @dataclass(frozen=True, slots=True)
 class ColumnKind:
-    """What a column holds.
+    """The kind of a column's values.
 
     Attributes:
-        description: what is allowed, for messages.
+        description: allowed values, for messages.
         arrow: name of the Arrow type; empty where the column is not read.
         minimum: smallest value allowed; for text, fewest characters.
         maximum: largest value allowed; for text, most characters.
@@ -244,7 +244,7 @@ class ColumnKind:
 ID = ColumnKind(f"a whole number from 0 to {MAX_ID:,} (from_csv renumbers ids of any kind)", "int64", 0, MAX_ID)
 WHOLE = ColumnKind("a whole number", "int64", -(2**63), 2**63 - 1)
 NUMBER = ColumnKind("a finite number", "double")
-TIME = ColumnKind("a finite number, the time", "")  # read as WHOLE where all are, else as NUMBER
+TIME = ColumnKind("a finite number, the time", "")  # read as WHOLE where all are whole, else as NUMBER
 WEIGHT = ColumnKind("a finite number of at least 0 (leave weight= out for signed ratings)", "double", 0, np.inf)
 FEATURE = ColumnKind("a finite number", "float")
 STAMP = ColumnKind("a time such as 2014-01-31 16:39:58", "timestamp[s]")
@@ -255,7 +255,7 @@ LABEL = ColumnKind("a class from -1 (none) to 32,767", "int64", -1, 2**15 - 1)
 UNREAD = ColumnKind("anything", "")
 _ANY_TIME = "a number, or a date such as 2014-01-31 (others by time_format='%d.%m.%Y'),"
 OWN_ID = ColumnKind(f"an id, a number or text of 1 to {MAX_ID_LENGTH:,} characters,", "string", 1, MAX_ID_LENGTH)
-OWN_TIME = ColumnKind(_ANY_TIME, "")  # as TIME
+OWN_TIME = ColumnKind(_ANY_TIME, "")  # read like TIME
 OWN_STAMP = ColumnKind(_ANY_TIME, "timestamp[ns]")
 OWN_STAMP_UTC = ColumnKind(_ANY_TIME, "timestamp[ns, UTC]")
 OWN_TEXT = ColumnKind("a time as time_format says", "string", 1, 100)
@@ -265,7 +265,7 @@ _ZONE = re.compile(rb"(Z|[+-]\d\d:?\d\d)$")
 
 
 def kind_of_time(first: bytes, number: ColumnKind, stamp: ColumnKind, stamp_utc: ColumnKind) -> ColumnKind:
-    """Return the kind of a column of times, from its first value; all others must have the same."""
+    """Return the kind of a column of times from its first value; all others must be of the same kind."""
     with contextlib.suppress(ValueError):
         float(first)
         return number
@@ -289,24 +289,23 @@ def read_rows(
     """Return the columns of a text of rows, in the order of the file.
 
     Args:
-        text: the rows, made plain by :func:`dtdg_lab.datasets.formats.text.plain`; blank lines are skipped.
+        text: the rows, normalized by :func:`dtdg_lab.datasets.formats.text.plain`; blank lines are skipped.
         source: the file's name, for messages.
         columns: name and kind of every column.
         separator: the one character between columns.
         quoted: whether values may be in double quotes.
         first_line: number of the text's first line in the file.
         min_rows: fewest rows allowed.
-        advice: what to do about a line that is refused.
-        not_utf8: what is said of text in another encoding.
+        advice: the remedy in messages on a refused line.
+        not_utf8: the message on text in another encoding.
 
     Returns:
-        By name, for every column that is read: a read-only vector, shape (E,): int64 for whole numbers and for
-        times in seconds since 1970, float64 or float32 for numbers, datetime64 for a user's dates; an Arrow array for
-        names and text.
+        Columns by name, read-only, shape (E,): int64 for whole numbers and for times in seconds since 1970, float64 or
+        float32 for numbers, datetime64 for a user's dates, an Arrow array for names and text.
 
     Raises:
-        DataError: a line has another number of columns, or a value its column does not allow: the first such line is
-            named. Or there are fewer rows than ``min_rows``.
+        DataError: a line has another number of columns, or a value that its column does not allow; the message names
+            the first such line. Or there are fewer rows than ``min_rows``.
     """
     from pyarrow import csv as arrow_csv
 
@@ -331,7 +330,7 @@ def _read(text: Any, columns: Mapping[str, ColumnKind], parse: Any) -> tuple[dic
     """Return the columns and the number of rows.
 
     Raises:
-        ValueError: something is not allowed somewhere.
+        ValueError: some value is not allowed.
     """
     if not any(kind in _NUMBERS for kind in columns.values()):
         return _read_as(text, columns, parse)
@@ -366,7 +365,7 @@ def _read_as(text: Any, columns: Mapping[str, ColumnKind], parse: Any) -> tuple[
 
 
 def _checked(column: Any, kind: ColumnKind) -> Any:
-    """Return the column as numpy (text stays with Arrow) once its values are known to be allowed."""
+    """Check the values of a column, and return it as numpy, or as Arrow for text."""
     import pyarrow.compute as pc
 
     if kind.arrow == "string":
@@ -410,7 +409,7 @@ def _refused(text: Any, columns: Mapping[str, ColumnKind], parse: Any) -> bool:
 
 
 def _fault(line: bytes, columns: Mapping[str, ColumnKind], parse: Any, not_utf8: str) -> str:
-    """Return what is wrong with a line that is refused."""
+    """Describe the fault of a refused line."""
     separator, quoted = parse.delimiter, bool(parse.quote_char)
     if quoted and line.count(b'"') % 2:
         return "it has a quotation mark that is never closed"
@@ -429,7 +428,7 @@ _DECIMAL_COMMA = re.compile(rb"-?\d+,\d+")
 
 
 def _remedy(field: bytes, column: Mapping[str, ColumnKind], parse: Any, not_utf8: str) -> str:
-    """Return why a value is refused, or what is allowed in its column."""
+    """Describe why a value is refused, or the allowed values of its column."""
     ((name, kind),) = column.items()
     if kind.arrow == "string" and not is_utf8(field):
         return f"it is not text in UTF-8 but reads {shown(field.decode('latin-1'))} in Latin-1: {not_utf8}"
@@ -489,7 +488,7 @@ def split_header(text: bytes, source: str, separator: str = ",") -> tuple[list[s
 def columns_of(
     names: list[str], requested: Mapping[str, tuple[ColumnKind, tuple[str, ...]]], source: str
 ) -> dict[str, ColumnKind]:
-    """Return the columns for :func:`read_rows`: the wanted ones at their places, the others unread.
+    """Return the columns for :func:`read_rows`: the requested ones with their kinds, the others unread.
 
     Args:
         names: the names in the header.
@@ -497,7 +496,7 @@ def columns_of(
         source: the file's name, for messages.
 
     Raises:
-        DataError: a column is missing, or its name is there twice.
+        DataError: a column is missing, or its name occurs twice.
     """
     lower = [name.lower() for name in names]
     columns: list[tuple[str, ColumnKind]] = [(f"{number} {name}", UNREAD) for number, name in enumerate(names, start=1)]
@@ -517,12 +516,12 @@ def columns_of(
 def named_rows(
     data: bytes, source: str, columns: Mapping[str, tuple[ColumnKind, tuple[str, ...]]], **reading: Any
 ) -> tuple[dict[str, Any], bytes]:
-    """Return the wanted columns of a text with a header, wherever they are, and the rows under the header.
+    """Return the requested columns of a text with a header, and the rows under the header.
 
     Args:
         data: the file, uncompressed.
         source: its name, for messages.
-        columns: as for :func:`columns_of`.
+        columns: the requested columns, as for :func:`columns_of`.
         **reading: arguments of :func:`read_rows`.
 
     Raises:
@@ -540,7 +539,7 @@ def codes_of_words(
     Args:
         texts: the column, as an Arrow array of text.
         codes: word -> code.
-        called: what the message says of a word that has none.
+        called: the message's words for an unknown word.
         body: the rows under the header.
         source: the file's name, for messages.
 
@@ -556,14 +555,14 @@ def codes_of_words(
     return np.array(list(codes.values()), dtype=np.int64)[places.to_numpy()]
 
 
-# Nodes that a file calls by names: numbered in the order of their names.
+# Number named nodes in the order of their names.
 
 
 def numbered(src: Any, dst: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
-    """Numbers 0 .. N - 1 for the names of sources and targets.
+    """Number the names of sources and targets 0 .. N - 1.
 
     Args:
-        src: names of the sources, E of them, as an Arrow array of text.
+        src: names of the E sources, as an Arrow array of text.
         dst: names of the targets.
 
     Returns:
@@ -583,15 +582,15 @@ def numbered(src: Any, dst: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], 
 
 
 def distinct_ids(names: Any, *, as_text: bool = False) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return the ids of a column that are distinct, and the position of every row's id among them.
+    """Return the distinct ids of a column, and the position of every row's id among them.
 
     Args:
         names: E ids, as an Arrow array of text.
-        as_text: whether whole numbers stay text, as they are written.
+        as_text: whether whole numbers stay text.
 
     Returns:
-        The ids, rising: int64 where every one of them is a whole number, also as ``1.0`` or ``1e5``, but not with zeros
-        before it, as ``007``; else text. And positions, shape (E,).
+        The ids, rising: int64 where all are whole numbers, also ``1.0`` or ``1e5``, but not ``007``; else text. And
+        positions, shape (E,).
     """
     import pyarrow.compute as pc
 
@@ -625,7 +624,7 @@ def _without_exponent(name: str) -> str:
 
 
 def _whole(names: Any) -> Any:
-    """Return the names as whole numbers, or None where one of them is none, or is spelled in another way (``007``)."""
+    """Return the names as whole numbers; None where a name is no number, or has another spelling (``007``)."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -636,7 +635,7 @@ def _whole(names: Any) -> Any:
     return integers if pc.all(pc.equal(pc.cast(integers, pa.string()), names)).as_py() else None
 
 
-# Bipartite files number both sides from the same number on: the second side is moved behind the first.
+# Bipartite files number both sides from the same number on. The second side is shifted past the first.
 
 
 def shifted(users: NDArray[np.int64], items: NDArray[np.int64], source: str) -> NDArray[np.int64]:
@@ -648,7 +647,7 @@ def shifted(users: NDArray[np.int64], items: NDArray[np.int64], source: str) -> 
         source: the file's name, for messages.
 
     Raises:
-        DataError: the largest would pass 2^31 - 1.
+        DataError: the largest shifted id exceeds 2^31 - 1.
     """
     moved = items + (int(users.max()) + 1)
     if moved.max() > MAX_ID:
@@ -666,7 +665,7 @@ def doubled(src: NDArray[np.int64], dst: NDArray[np.int64]) -> tuple[NDArray[np.
     """Return sources and targets of the distinct edges, 2E in all, sorted by source, then target.
 
     Args:
-        src: shape (K,), one end of each link, 0 .. 2^31 - 1; a link may be there in one direction or in both.
+        src: shape (K,), one end of each link, 0 .. 2^31 - 1; a link may be given in one direction or in both.
         dst: shape (K,), the other end.
     """
     apart = src != dst

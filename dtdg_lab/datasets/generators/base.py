@@ -1,4 +1,4 @@
-"""What generators share: checked settings, seeded counts, edge renewal, and sorted keys."""
+"""Shared parts of generators: checked settings, seeded counts, edge renewal, and sorted keys."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from dtdg_lab.core.rng import generator
 from dtdg_lab.datasets.tables import SPLIT_TEST, SPLIT_TRAIN, SPLIT_VALIDATION
 from dtdg_lab.graphs.snapshot import Snapshot, distinct, keys_of, places_of, snapshot_of_rows, targets
 
-# How many edges each base interval of a generated graph has: growth curves with noise, and what fits.
+# Number of edges of each base interval of a generated graph: growth curves with noise, and limits.
 #
-# Source: DyGNeX section 5.4 generates 10,000 snapshots along a growth curve that it does not print. Linear 1 -> 10
-# and
-# exponential 1 -> 20 with 5 % noise are our reading of it; the logistic curve is ours.
+# Source: DyGNeX section 5.4 generates 10,000 snapshots along a growth curve that it does not print. Linear 1 -> 10 and
+# exponential 1 -> 20 with 5 % noise are our interpretation; the logistic curve is ours.
 
 
 STEEPNESS = 10.0  # of the logistic curve: its middle half holds 85 % of the growth
@@ -41,13 +40,13 @@ def check_room(nodes: int, edges: int) -> None:
 
 
 def growth_line(last: float, *, snapshots: int, growth: float, growth_curve: str) -> NDArray[np.float64]:
-    """Return the curve without noise, shape (B,): from ``last / growth`` in the first interval to ``last`` in the last.
+    """Return the curve without noise, shape (B,), from ``last / growth`` to ``last``.
 
     Args:
         last: edges of the last interval.
         snapshots: B.
         growth: edges of the last interval over those of the first.
-        growth_curve: ``linear``; ``exponential``, the same factor each interval; ``logistic``, slow, fast, slow.
+        growth_curve: ``linear``; ``exponential``, by the same factor each interval; ``logistic``, slow, fast, slow.
     """
     first = last / growth
     if growth_curve == "linear":
@@ -61,7 +60,7 @@ def growth_line(last: float, *, snapshots: int, growth: float, growth_curve: str
 def growing_counts(
     draws_of: tuple[int, str], edges: int, *, snapshots: int, growth: float, growth_curve: str, noise: float
 ) -> NDArray[np.int64]:
-    """Edges of every interval, shape (B,), at least 1 each.
+    """Draw the number of edges of every interval, shape (B,), at least 1 each.
 
     Args:
         draws_of: seed and name of the random stream.
@@ -76,7 +75,7 @@ def growing_counts(
     return np.maximum(np.rint(line * (1 + off)), 1).astype(np.int64)
 
 
-# Sets of edges as rising keys (graphs/keys.py): what generators draw, keep and turn into snapshots.
+# Sets of edges as rising keys (graphs/snapshot.py), which generators draw, keep and convert to snapshots.
 
 
 Keys = NDArray[np.int64]
@@ -88,27 +87,25 @@ def snapshot_of_rising(keys: Keys, nodes: int, weights: NDArray[np.float32] | No
 
 
 def some(draws: np.random.Generator, keys: Keys, count: int) -> Keys:
-    """``count`` of the keys, each equally likely, in the order they have."""
+    """Choose ``count`` of the keys uniformly, in their order."""
     is_left = np.ones(len(keys), dtype=bool)
     is_left[draws.choice(len(keys), len(keys) - count, replace=False, shuffle=False)] = False
     return keys[is_left]
 
 
 def merged(first: Keys, second: Keys) -> Keys:
-    """Return the union of two rising sets that share nothing."""
+    """Return the union of two disjoint rising sets."""
     return np.sort(np.concatenate([first, second]), kind="stable")  # finds the two runs and merges them
 
 
-# Edges towards popular nodes. Every interval keeps a share of them and renews the rest.
-
-
-LEAST_ACCEPTED = 0.05  # of the draws must find a pair that is free; below it drawing takes too long
+# Edges into popular nodes. Every interval keeps a share of them and renews the rest.
+LEAST_ACCEPTED = 0.05  # share of draws that must find a free pair; below it drawing takes too long
 
 Propose = Callable[[np.random.Generator, int], Keys]
 
 
 def popularity(seed: int, name: str, nodes: int, *, zipf: float, shift: float) -> NDArray[np.float64]:
-    """Weight of every node as a target, shape (N,): (k + shift)^-zipf for the k-th most popular, k from 0."""
+    """Return the weight of every node as a target, shape (N,): (k + shift)^-zipf for the k-th most popular."""
     rank = generator(seed, name).permutation(nodes)
     return np.power(rank + shift, -zipf)
 
@@ -116,8 +113,8 @@ def popularity(seed: int, name: str, nodes: int, *, zipf: float, shift: float) -
 def check_popularity(weights: NDArray[np.float64], edges: int, *, zipf: float) -> None:
     """Refuse popularity so uneven that the popular nodes are full before there are enough edges.
 
-    Where edges leave at random and come in proportion to the weights p, node v ends with the in-degree x that solves
-    x = m p (1 - x / (N - 1)); the sum over v is the edges that m proposals keep in place.
+    Where edges are removed at random and added in proportion to the weights p, node v ends with the in-degree x that
+    solves x = m p (1 - x / (N - 1)). The sum over v is the number of edges that m proposals sustain.
 
     Raises:
         ConfigError: fewer than one proposal in twenty would find a free pair.
@@ -139,7 +136,7 @@ def check_popularity(weights: NDArray[np.float64], edges: int, *, zipf: float) -
 
 
 def popular_targets(weights: NDArray[np.float64]) -> Propose:
-    """Proposals of edges: targets in proportion to the weights, sources uniform; loops left out, in no order."""
+    """Return a function that proposes edges: targets in proportion to the weights, uniform sources, no self loops."""
     cumulated = np.cumsum(weights)
     cumulated /= cumulated[-1]
     nodes = len(weights)
@@ -155,7 +152,7 @@ def popular_targets(weights: NDArray[np.float64]) -> Propose:
 
 
 def new_keys(draws: np.random.Generator, propose: Propose, existing: Keys, count: int) -> Keys:
-    """``count`` distinct proposals that are not in the sorted ``existing``, sorted."""
+    """Draw ``count`` distinct proposals that are not in the sorted ``existing``; return them sorted."""
     result = np.empty(0, dtype=np.int64)
     while len(result) < count:
         tries = 16 + (count - len(result)) * 5 // 4
@@ -165,7 +162,7 @@ def new_keys(draws: np.random.Generator, propose: Propose, existing: Keys, count
 
 
 def renewed(seed: int, name: str, counts: NDArray[np.int64], *, kept_share: float, propose: Propose) -> Iterator[Keys]:
-    """Draw ``counts[t]`` edges of every interval t as sorted keys; t + 1 keeps a share ``kept_share`` of them."""
+    """Yield ``counts[t]`` edges of each interval t as sorted keys. The next keeps a share ``kept_share`` of them."""
     current = np.empty(0, dtype=np.int64)
     for interval, count in enumerate(counts.tolist()):
         draws = generator(seed, name, interval)
@@ -182,12 +179,12 @@ Made = TypeVar("Made")
 
 
 def checked_settings(generate: Callable[Given, Made]) -> Callable[Given, Made]:
-    """Let a function check its keyword arguments and convert them to the types of their options.
+    """Decorate a function to check its keyword arguments and convert them to the types of their options.
 
-    The glossary knows sizes as ``generated_<name>``; what it does not know, and what is the default, is passed on.
+    Options of sizes are named ``generated_<name>``. Unknown arguments and defaults are passed unchanged.
 
     Raises:
-        ConfigError: a value is outside its bounds, of another type, or no choice; the message says what is allowed.
+        ConfigError: a value is out of bounds, of another type, or no choice; the message names the allowed values.
     """
     defaults = getattr(generate, "__kwdefaults__", None) or {}
 
@@ -202,22 +199,22 @@ def checked_settings(generate: Callable[Given, Made]) -> Callable[Given, Made]:
     return checking
 
 
-# What the lab says of generated data.
+# Facts of generated data.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """What every definition of a generated data set has; each gives its own ``generate``.
+    """Base class of generated data sets.
 
-    A subclass, a frozen dataclass too, defines ``generate(*, seed, **options)``, which returns an ``IntervalStream`` or
-    another sequence of snapshots that ``build_graph`` takes. Its options are named as in the glossary, but for
+    A subclass is a frozen dataclass too. It defines ``generate(*, seed, **options)``, which returns an
+    ``IntervalStream`` or another sequence of snapshots for ``build_graph``. Options have their glossary names without
     ``generated_``: ``nodes``, ``edges``, ``snapshots``, ``churn``. ``lab.register(MINE, "data set")`` adds an instance.
 
     Attributes:
         name: the data set's name in the lab.
-        cite: where the idea is from.
-        licence: of what is generated.
-        version: of the graphs.
+        cite: source of the idea.
+        licence: licence of the generated data.
+        version: version of the graphs.
     """
 
     name: str
@@ -226,10 +223,8 @@ class Generated:
     version: int = 1
 
 
-# Which nodes train, validate and test where classes never change: otherwise test labels would leak into training.
-
-
-HELD_BACK = 0.2  # of the nodes validate, and as many test
+# Split of the nodes where classes never change: otherwise test labels would leak into training.
+HELD_BACK = 0.2  # share of the nodes that validate; as many test
 
 
 def random_parts(draws: np.random.Generator, count: int) -> NDArray[np.int8]:

@@ -1,13 +1,12 @@
-"""A generated graph of communities between which nodes drift; the community is the class of a node.
+"""A generator of communities between which nodes drift. The community is the class of a node.
 
 Source: the stochastic block model of Holland, Laskey, Leinhardt 1983, made dynamic as by Goyal et al. 2018 (DynGEM): at
-every snapshot some nodes change their community and all their edges are drawn again, the others keep theirs.
+every snapshot some nodes change their community and their edges are drawn again; the others keep theirs.
 EvolveGCN (Pareja et al. 2020) takes its SBM data from that family.
 
-Differs from the papers: edges are directed and their number is constant instead of every pair being drawn with a
-probability; communities keep their size, as many nodes arriving as leaving; the communities differ in how many
-edges they attract, from 1 to ``contrast``, because otherwise no degree and no constant feature could distinguish
-them, and nothing would be learned.
+Differs from the papers: edges are directed, and their number is constant, where the papers draw every pair with a
+probability. Communities keep their size: as many nodes arrive as leave. Communities attract different numbers of edges,
+from 1 to ``contrast``: otherwise no degree and no constant feature could distinguish them.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from dtdg_lab.graphs.intervals import IntervalStream
 from dtdg_lab.graphs.snapshot import Snapshot, give_up, keys_of, sources, targets
 
 Classes = NDArray[np.int16]
-MOST_BYTES = 16 << 30  # of classes
+MOST_BYTES = 16 << 30  # limit of the classes
 Members = NDArray[np.int64]  # nodes sorted by community; _starts has where each begins
 
 
@@ -36,8 +35,8 @@ class Communities(Generated):
     """Block models with C communities of equal size, which attract edges in even steps from 1 to ``contrast``.
 
     Attributes:
-        inside: share of the edges within a community; 10/11 is, for two communities, the ratio of 0.1 within to 0.01
-            across, a default of the code Goyal et al. released.
+        inside: share of the edges within a community. For two communities 10/11 is the ratio of 0.1 within to 0.01
+            across, the default of the code that Goyal et al. released.
         contrast: edges into a node of the last community over those into one of the first.
     """
 
@@ -49,7 +48,7 @@ class Communities(Generated):
     def generate(
         self, *, seed: int, nodes: int, edges: int, snapshots: int, communities: int = 3, drift: float = 0.02
     ) -> IntervalStream:
-        """B = ``snapshots`` base intervals without self loops or duplicates, with classes.
+        """Generate B = ``snapshots`` base intervals without self loops or duplicates, with classes.
 
         Args:
             seed: seed of the random streams.
@@ -58,14 +57,14 @@ class Communities(Generated):
             snapshots: B.
             communities: C, classes 0 .. C - 1; sizes differ by 1 at most.
             drift: share of the nodes that change their community at every snapshot. Equally many leave each
-                community, and fractions are carried on, so the mean over time is exact.
+                community. Fractions are carried over, so that the mean over time is exact.
 
         Returns:
             Intervals with ``classes`` of shape (B, N), which need 2 B N bytes. Where ``drift`` is 0, of shape (N,),
             with a ``vertex_split``: of the nodes, 60 % train, 20 % validate and 20 % test.
 
         Raises:
-            ConfigError: a setting is out of its bounds, or communities too small for so many edges.
+            ConfigError: a setting is out of its bounds, or the communities are too small for so many edges.
         """
         attraction = np.linspace(1.0, self.contrast, communities)
         attraction /= attraction.sum()
@@ -97,7 +96,7 @@ class Communities(Generated):
 
 
 def _check_memory(nodes: int, snapshots: int, drift: float) -> None:
-    """Refuse classes that fill the machine: unlike edges they do not stream."""
+    """Refuse classes that fill the memory: unlike edges they are not streamed."""
     need = 2 * nodes * snapshots
     if drift and need > MOST_BYTES:
         raise ConfigError(
@@ -122,7 +121,7 @@ def _drifting(seed: int, nodes: int, snapshots: int, communities: int, drift: fl
             draws = generator(seed, "communities/drift", interval)
             members = _by_community(draws.permutation(nodes), classes[interval - 1])
             movers = members[_starts(nodes, communities)[:-1, None] + np.arange(count)]
-            # the j-th movers of all communities go equally far round, so that as many arrive as leave
+            # the j-th movers of all communities move by the same number of communities: as many arrive as leave
             far = draws.integers(1, communities, count)
             classes[interval, movers] = (np.arange(communities)[:, None] + far) % communities
     return give_up(classes)
@@ -136,7 +135,7 @@ def _starts(nodes: int, communities: int) -> NDArray[np.int64]:
 
 
 def _by_community(vertices: NDArray[np.int64], classes: Classes) -> Members:
-    """Return the nodes sorted by their community, those of one community in the order given."""
+    """Return the nodes in a stable order by community."""
     return vertices[np.argsort(classes[vertices], kind="stable")]
 
 
@@ -156,7 +155,7 @@ def _snapshots(seed: int, cells: NDArray[np.float64], classes: Classes, edges: i
 def _drawn_again(
     draws: np.random.Generator, cells: NDArray[np.float64], keys: Keys, moved: NDArray[np.bool_], classes: Classes
 ) -> Keys:
-    """Draw the edges of moved nodes again, as many into and out of each as before; keep the others."""
+    """Draw the edges of moved nodes again, with equal in-degrees and out-degrees; keep the others."""
     into = moved[targets(keys)]
     out = moved[sources(keys)] & ~into
     keys = keys[~(into | out)]
@@ -168,7 +167,10 @@ def _drawn_again(
 
 
 def _pairs(cells: NDArray[np.float64], to: Members, by: Members) -> Propose:
-    """Proposals of edges from ``by`` into ``to``: communities as ``cells`` says, nodes of them uniform; no loops."""
+    """Return a function that proposes edges from ``by`` into ``to``, without self loops.
+
+    Communities are drawn in proportion to ``cells``, and their nodes uniformly.
+    """
     communities = len(cells)
     cumulated = np.cumsum(cells)
     cumulated /= cumulated[-1]

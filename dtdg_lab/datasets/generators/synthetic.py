@@ -21,7 +21,7 @@ from dtdg_lab.graphs.snapshot import Snapshot, distinct, keys_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growing(Generated):
-    """A family of generated dynamic graphs; the same parameters and seed give the same graph.
+    """A growing graph with popular nodes; the same parameters and seed give the same graph.
 
     Attributes:
         noise: standard deviation of the number of edges around the curve, relative; drawn for every snapshot and
@@ -44,7 +44,7 @@ class Growing(Generated):
         churn: float = 0.1,
         zipf: float = 0.6,
     ) -> IntervalStream:
-        """B = ``snapshots`` base intervals without self loops or duplicates.
+        """Generate B = ``snapshots`` base intervals without self loops or duplicates.
 
         Args:
             seed: seed of the random streams.
@@ -87,9 +87,8 @@ GROWING = Growing(name="growing")
 
 # A generated graph with popular targets and a constant number of edges, a share of them renewed at every snapshot.
 #
-# The lab's benchmark workloads W1 (20,000 nodes, 100,000 edges, 41 snapshots) and W2 (200,000, 1,000,000, 21) are
-# of
-# this family, with churn 0.1 and zipf 0.6; they are drawn from another random stream (benchmarks/).
+# The benchmark workloads W1 (20,000 nodes, 100,000 edges, 41 snapshots) and W2 (200,000, 1,000,000, 21) are of this
+# family, with churn 0.1 and zipf 0.6. They use another random stream (benchmarks/).
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +106,7 @@ class PowerLaw(Generated):
     def generate(
         self, *, seed: int, nodes: int, edges: int, snapshots: int, churn: float = 0.1, zipf: float = 0.6
     ) -> IntervalStream:
-        """B = ``snapshots`` base intervals without self loops or duplicates.
+        """Generate B = ``snapshots`` base intervals without self loops or duplicates.
 
         Args:
             seed: seed of the random streams.
@@ -134,19 +133,18 @@ POWERLAW = PowerLaw(name="powerlaw")
 
 # A generated graph of random edges, every snapshot drawn independently of the others.
 #
-# Source: ESDG section 6.3, weak scaling: "adding N nodes and randomly selecting m = N f pairs of nodes as
-# edges",
-# f = 3, T = 256 there.
+# Source: ESDG section 6.3, weak scaling: "adding N nodes and randomly selecting m = N f pairs of nodes as edges", with
+# f = 3 and T = 256.
 #
-# Differs from the paper, which does not say: pairs of a snapshot are distinct, and no node is paired with itself.
+# The paper leaves open whether pairs repeat. Here pairs of a snapshot are distinct, and there are no self loops.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uniform(Generated):
-    """Independent snapshots in which every set of as many distinct pairs is equally likely.
+    """Independent snapshots of uniformly drawn distinct pairs.
 
     Attributes:
-        density: f, edges a node where their number is not given.
+        density: f, edges for each node where ``edges`` is not given.
     """
 
     density: int = 3
@@ -154,13 +152,13 @@ class Uniform(Generated):
 
     @checked_settings
     def generate(self, *, seed: int, nodes: int, snapshots: int, edges: int | None = None) -> IntervalStream:
-        """B = ``snapshots`` base intervals without self loops or duplicates.
+        """Generate B = ``snapshots`` base intervals without self loops or duplicates.
 
         Args:
             seed: seed of the random streams.
             nodes: N.
             snapshots: B.
-            edges: edges of each snapshot, at most a quarter of the N(N - 1) possible ones; None: three a node.
+            edges: edges of each snapshot, at most a quarter of the N(N - 1) possible ones; None: 3 for each node.
 
         Raises:
             ConfigError: a setting is out of its bounds, or more edges than fit.
@@ -177,9 +175,9 @@ def _snapshots_uniform(seed: int, nodes: int, edges: int, snapshots: int) -> Ite
 
 
 def uniform_keys(draws: np.random.Generator, nodes: int, edges: int) -> Keys:
-    """Rising keys of ``edges`` distinct pairs without loops, shape (edges,); every such set is equally likely."""
+    """Draw ``edges`` distinct pairs without self loops uniformly; return their rising keys, shape (edges,)."""
     pairs = nodes * (nodes - 1)
-    expected = -pairs * math.log1p(-edges / pairs)  # draws that hit so many different pairs on average
+    expected = -pairs * math.log1p(-edges / pairs)  # mean number of draws that hit ``edges`` different pairs
     tries = math.ceil(expected + 4 * math.sqrt(expected)) + 16
     result = np.empty(0, dtype=np.int64)
     while len(result) < edges:

@@ -1,8 +1,8 @@
-"""Generated payments among accounts, with planted money-laundering schemes: in the manner of AMLSim, not AMLSim.
+"""A generator of payments among accounts with planted money-laundering schemes, similar to AMLSim.
 
-Every account has partners that it pays again and again, popular accounts are paid by many, and a few accounts run
-schemes (typologies.py). AMLSim itself is an agent-based simulator in Python and Java with balances, banks, cash and
-account models; none of that is here. Data that AMLSim wrote is read by datasets/formats/amlsim.py.
+Every account has partners that it pays repeatedly, popular accounts are paid by many, and a few accounts run schemes.
+AMLSim itself is an agent-based simulator in Python and Java with balances, banks, cash and account models, which are
+not modelled here. datasets/formats/temporal.py reads data of AMLSim.
 
 Source: Weber et al. 2018, "Scalable Graph Learning for Anti-Money Laundering: A First Look" (AMLSim), and the released
 simulator (Suzumura, Kanezashi 2021). Differs from it as said above; the sizes and periods are ours.
@@ -26,36 +26,33 @@ from dtdg_lab.graphs.snapshot import Snapshot, give_up, keys_of
 
 # Money-laundering schemes planted among accounts: fan-in, fan-out, cycle, scatter-gather.
 #
-# Source: the alert patterns of AMLSim (Weber et al. 2018; Suzumura, Kanezashi 2021), with the margin of 10 % that
-# each
-# hop keeps in its parameter file for 1,000 accounts.
+# Source: the alert patterns of AMLSim (Weber et al. 2018; Suzumura, Kanezashi 2021), with the margin of 10 % for each
+# hop of its parameter file for 1,000 accounts.
 #
-# Differs from AMLSim: a scheme is run again and again, with a period of its own, where an alert there happens once;
-# and
-# it moves 1,000 to 10,000, ten times what a normal payment does, where amounts there are alike: with so few payments
-# an
-# account, nothing else could be learned from one snapshot.
+# Differs from AMLSim: a scheme repeats with a period of its own, where an alert in AMLSim happens once. It moves 1,000
+# to 10,000, ten times a normal payment, where amounts in AMLSim are alike. With so few payments for each account, one
+# snapshot could teach nothing else.
 
 
 KINDS = ("fan-in", "fan-out", "cycle", "scatter-gather")
 SMALLEST, LARGEST = 4, 8  # members of a scheme
 SHORTEST, LONGEST = 4, 12  # intervals after which a scheme starts again
 LEAST_AMOUNT, MOST_AMOUNT = 1000.0, 10_000.0
-MARGIN = 0.1  # what an intermediary keeps
+MARGIN = 0.1  # share that an intermediary keeps
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schemes:
-    """A schemes and the S payments that they consist of.
+    """A schemes and their S payments.
 
     Payment i happens at interval t where ``(t + phase[i]) % period[i] == step[i]``.
 
     Attributes:
-        keys: shape (S,): the payments' edges, rising, all different (graphs/keys.py).
+        keys: shape (S,): rising keys of the payments' edges, all different (graphs/snapshot.py).
         amount: shape (S,), float32.
-        step: shape (S,): when in its scheme a payment is made, 0 .. period - 1.
+        step: shape (S,): step of a payment in its scheme, 0 .. period - 1.
         period: shape (S,): intervals after which its scheme starts again.
-        phase: shape (S,): intervals its scheme is ahead by.
+        phase: shape (S,): offset of its scheme, in intervals.
         accounts: shape (M,): members of all schemes, scheme by scheme, each in one scheme only.
         scheme: shape (M,): the scheme of every member, 0 .. A - 1; its kind is ``KINDS[scheme % 4]``.
     """
@@ -74,12 +71,12 @@ class Schemes:
 
 
 def plant(draws: np.random.Generator, nodes: int, *, share: float, snapshots: int) -> Schemes:
-    """Schemes among a ``share`` of N = ``nodes`` accounts, about equally many of each kind, at least one.
+    """Plant schemes among a ``share`` of N = ``nodes`` accounts, at least one and about equally many of each kind.
 
     Args:
         draws: the random stream.
         nodes: N, at least ``4 * LARGEST``.
-        share: of the accounts that are members of a scheme.
+        share: share of the accounts that are members of a scheme.
         snapshots: B, at least ``SHORTEST``; no period is longer, so that every payment is made.
     """
     schemes = max(len(KINDS), round(share * nodes / ((SMALLEST + LARGEST) / 2)))
@@ -111,7 +108,7 @@ def _payments(
     size: NDArray[np.int64],
     period: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-    """Source, target, step, share of the scheme's amount, and scheme of every payment; shapes (S,)."""
+    """Return source, target, step, share of the scheme's amount, and scheme of every payment; shapes (S,)."""
     start = np.cumsum(size) - size
     position = np.arange(len(accounts)) - start[scheme]  # 0 .. size - 1 within the scheme
     kind, length, span = scheme % len(KINDS), size[scheme], period[scheme]
@@ -139,11 +136,11 @@ NORMAL_LEAST, NORMAL_MOST = 100.0, 1000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transactions(Generated):
-    """Payments among accounts; class 1 are the members of a scheme, class 0 the others; weights are amounts.
+    """Payments among accounts. Class 1 are the members of a scheme, class 0 the others. Weights are amounts.
 
     Attributes:
         suspicious: share of the accounts that are members of a scheme; at least one scheme of each kind is planted.
-        partners: pairs of accounts that pay each other, for each payment of a snapshot.
+        partners: pairs of accounts that pay each other, per payment of a snapshot.
         zipf: exponent of the popularity of accounts as receivers.
     """
 
@@ -154,21 +151,21 @@ class Transactions(Generated):
 
     @checked_settings
     def generate(self, *, seed: int, nodes: int, edges: int, snapshots: int) -> IntervalStream:
-        """B = ``snapshots`` base intervals without self loops or duplicates, with amounts as weights, and classes.
+        """Generate B = ``snapshots`` base intervals without self loops or duplicates, with weights and classes.
 
         Args:
             seed: seed of the random streams.
             nodes: N, accounts; at least 64.
-            edges: payments of each snapshot, those of the schemes counted.
+            edges: payments of each snapshot, including those of the schemes.
             snapshots: B.
 
         Returns:
-            Intervals with ``classes`` and ``vertex_split`` of shape (N,): of the nodes, and of the schemes, each
-            with all its members, 60 % train, 20 % validate and 20 % test.
+            Intervals with ``classes`` and ``vertex_split`` of shape (N,). Of the other nodes, and of whole schemes,
+            60 % train, 20 % validate and 20 % test.
 
         Raises:
-            ConfigError: a setting is out of its bounds, too few accounts or payments for the schemes, or too many
-                payments for so few accounts.
+            ConfigError: a setting is out of its bounds, there are too few accounts or payments for the schemes, or too
+                many payments for the accounts.
         """
         if nodes < LEAST_ACCOUNTS:
             raise ConfigError(

@@ -482,5 +482,5 @@ def test_it_is_what_edges_at_every_time_give() -> None:
 
 
 def test_too_few_snapshots_are_refused() -> None:
-    with pytest.raises(DataError, match="snapshots=3: at least 8"):
+    with pytest.raises(DataError, match="snapshots=3; at least 8"):
         lab.datasets.from_static(*_edges(), snapshots=3)

@@ -167,7 +167,7 @@ class NeverCut(TGCN):
         (Unseeded, "pure function of the seed"),
         (StartsAtOne, "is not zero"),
         (Forgets, "no memory is used"),
-        (RemembersElsewhere, "keeps a state of its own"),
+        (RemembersElsewhere, "stores state in the module"),
         (MixesRows, "mixes nodes in step"),
         (MixesRowsWithoutState, "mixes nodes in step"),
         (WritesIntoItsInput, "in place"),
@@ -181,7 +181,7 @@ class NeverCut(TGCN):
         (TakesTheLastWeights, "stacked in one view"),
         (Flat, "readout gives"),
         (AsksForMore, "pulls 'hearsay'"),
-        (AttendsWithoutScores, "a pull of 'attention' with scores False"),
+        (AttendsWithoutScores, "a pull of 'attention' without scores"),
         (NeverCut, "detach changes values or keeps history"),
     ],
 )

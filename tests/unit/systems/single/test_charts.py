@@ -78,7 +78,7 @@ def test_without_sharing_each_snapshot_has_its_own_product() -> None:
 def test_picture_says_why_nothing_was_measured() -> None:
     given = {"sizes": [], "seconds": [], "shares": [], "note": "shared_snapshots is given"}
     figure, caption = draw(SHARING, sharing_run(chosen=3, **given))
-    assert figure["layout"]["annotations"][0]["text"] == "Not measured: shared_snapshots is set"
+    assert figure["layout"]["annotations"][0]["text"] == "Not measured: shared_snapshots is given"
     assert caption == "3 snapshots share a product, and nothing was measured."
     _, caption = draw(SHARING, sharing_run(chosen=1, **given))
     assert caption == "Each snapshot has a product of its own, and nothing was measured."

@@ -78,11 +78,11 @@ def test_states_of_many_runs_are_those_of_each_and_lie_within_their_bounds(parts
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"delays_s": np.zeros(2)}, "the last must be 3"),
+        ({"delays_s": np.zeros(2)}, "the last axis must be 3"),
         ({"base_step_s": 0.0}, "must be above 0"),
         ({"fetch_s": np.array([1.0, 0.0, 1.0])}, "must be above 0"),
-        ({"hit_rate": np.nan}, "not a number"),
-        ({"delays_s": np.array([0.0, 0.0, np.inf])}, "not a number"),
+        ({"hit_rate": np.nan}, "NaN"),
+        ({"delays_s": np.array([0.0, 0.0, np.inf])}, "NaN"),
     ],
 )
 def test_invalid_observations_are_rejected(changes: dict[str, object], words: str) -> None:

@@ -131,7 +131,7 @@ def test_a_stopped_server_times_out(own: FeatureServer) -> None:
             client.fetch({2: KEYS[2][:7]})
         assert time.perf_counter() - begin_s < 2
         own.check()
-        with pytest.raises(RunFailedError, match=r"has not replied for 0\.3 s: it hangs"):
+        with pytest.raises(RunFailedError, match=r"has not replied for 0\.3 s"):
             own.set_links(LinkState.clean(PARTS))
         begin_s = time.perf_counter()
         own.close()
@@ -172,7 +172,7 @@ def test_requests_for_too_many_or_no_rows_are_rejected(client: FeatureClient) ->
 def test_rows_of_another_width_are_not_taken(server: FeatureServer) -> None:
     with (
         FeatureClient(0, server.addresses, TOKEN, F + 1) as client,
-        pytest.raises(RunFailedError, match="did not send the 3 rows of 51 floats"),
+        pytest.raises(RunFailedError, match=r"did not send .*3 rows of 51 floats"),
     ):
         client.fetch({1: KEYS[1][:3]})
 

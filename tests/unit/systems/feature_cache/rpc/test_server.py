@@ -129,7 +129,7 @@ def test_links_change_under_replies_that_are_on_them(client: FeatureClient, serv
 
 
 def test_an_invalid_address_is_reported() -> None:
-    with pytest.raises(RunFailedError, match=r"part\(s\) \[1\]: ZMQError"):
+    with pytest.raises(RunFailedError, match=r"part\(s\) \[1\] failed: ZMQError"):
         FeatureServer({1: ROWS[1]}, {1: KEYS[1]}, TOKEN, host="203.0.113.1")
 
 

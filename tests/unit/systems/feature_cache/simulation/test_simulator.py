@@ -132,7 +132,7 @@ def test_invalid_simulations_are_rejected() -> None:
         CacheSimulator([*COSTS, *training_costs(3)], cases)
     with pytest.raises(ConfigError, match="0 or more"):
         CacheNoise(step=-0.1)
-    with pytest.raises(ConfigError, match="at least one of each"):
+    with pytest.raises(ConfigError, match="give one or more"):
         draw_episode(COSTS, [], 0, seed=0)
     simulator = CacheSimulator(COSTS, cases, episodes=2)
     with pytest.raises(PlanError, match="Call reset first"):

@@ -101,7 +101,7 @@ def test_epsilon_and_the_rate_fall_as_they_are_said_to() -> None:
         ({"lanes": 0}, "'lanes': 0"),
         ({"epsilon": 1.5}, "epsilon=1.5"),
         ({"discount": -0.1}, "discount=-0.1"),
-        ({"rate": 1e-6}, "never rising"),
+        ({"rate": 1e-6}, "last_rate <= rate"),
     ],
 )
 def test_invalid_trainings_are_rejected(wrong: dict[str, Any], described: str) -> None:

@@ -8,7 +8,7 @@ from dtdg_lab.core.errors import UnknownNameError
 
 
 def describe(name: str) -> str:
-    """Return what is known about a system, algorithm, data set, protocol or option, as a few lines of text.
+    """Describe a system, algorithm, data set, protocol or option in a few lines of text.
 
     Raises:
         UnknownNameError: nothing has that name.

@@ -85,7 +85,7 @@ class ChildProcess:
         return f"{end_of(self._child.returncode)}{cause}.{output}"
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the process."""
         self._child.kill()
 
     def wait(self, grace_s: float | None = None) -> None:

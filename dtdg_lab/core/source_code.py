@@ -82,7 +82,7 @@ def defining_code(what: Any) -> str:
 
 
 def _collect(what: Any, imports: dict[str, None], helpers: dict[str, str]) -> bool:
-    """Add what a definition needs, then itself; return False if its text is not known."""
+    """Add the imports and helpers of a definition, then the definition; return False if its text is unknown."""
     text = source_of(what)
     if not text or not _is_definition(text):
         return False

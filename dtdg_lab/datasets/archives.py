@@ -413,7 +413,7 @@ _NAMES: dict[str, Any] = {
     "copyreg._reconstructor": _made_of,
     "collections.defaultdict": lambda *_: {},
     **{f"{module}.{kind}": _Record for module in ("__builtin__", "builtins") for kind in ("list", "object")},
-    # how Python 3 writes bytes in protocol 2: what is empty, and text in latin1
+    # Python 3 writes bytes in protocol 2 as an empty object, or as text in latin1
     **{f"{module}.bytes": lambda: b"" for module in ("__builtin__", "builtins")},
     "_codecs.encode": None,
 }

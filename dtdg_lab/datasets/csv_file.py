@@ -541,7 +541,7 @@ def _join_quoted_lines(text: bytes, sep: str, source: str) -> bytes:
             joined.write(txt.BREAK.decode().join(lines[start : reader.line_num]) + "\n")
             start = reader.line_num
     except csv.Error as error:
-        if "expected after" in str(error):  # text behind a closing mark, which the reader of rows takes as it is
+        if "expected after" in str(error):  # text behind a closing mark, which the reader of rows accepts
             return text
         raise DataError(
             f"line {start + 1} of {source} is {txt.shown(lines[start])}: it has a quotation mark that is never closed. "
@@ -575,7 +575,7 @@ def _number(
     if bipartite is None:
         warn_of_two_kinds(users, items, names)
     two_kinds = bipartite is not None and BIPARTITE.check(bipartite)
-    if not two_kinds and users.dtype.kind != items.dtype.kind:  # as text, as they are written
+    if not two_kinds and users.dtype.kind != items.dtype.kind:  # both as text
         (users, source_rows), (items, target_rows) = (file.ids_of(rows[role], as_text=True) for role in ("src", "dst"))
     node_ids, source_nodes, target_nodes = number_nodes(users, items, bipartite=two_kinds, nodes=nodes)
     return source_nodes[source_rows], target_nodes[target_rows], node_ids

@@ -100,7 +100,7 @@ def download(path: Path, urls: tuple[str, ...], check: Callable[[Path], object])
         progressbar=True,
         chunk_size=_CHUNK_BYTES,
         timeout=(CONNECT_TIMEOUT_S, READ_TIMEOUT_S),
-        # a server that compresses what it sends would have the file unpacked on arrival, and its hash changed
+        # a compressed response would be unpacked on arrival, which changes the file's hash
         headers={"Accept-Encoding": "identity"},
     )
 

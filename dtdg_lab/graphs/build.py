@@ -62,7 +62,7 @@ class FeatureRows:
 
     @property
     def static(self) -> NDArray[np.float32] | None:
-        """The features of all windows at once, shape (N, F), where they never change."""
+        """The features of all windows, shape (N, F), where they never change; else None."""
         if self._kind == "constant":
             return np.ones((self._stream.num_nodes, 1), dtype=np.float32)
         features = self._stream.features
@@ -376,7 +376,7 @@ def _steps(windows: Windows, kinds: FeatureRows, smoothing_window: int, strict_l
     graphs = GraphSmoother(stream.num_nodes, smoothing_window, weighted=stream.weighted)
     features = FeatureSmoother(smoothing_window)
     static, smooth = kinds.static is not None, smoothing_window > 1
-    # where the label counts the next snapshot as it is, that is stored already
+    # where the label counts the whole next snapshot, it is already stored
     own_label = smooth or (strict_label and windows.edge_life > 1)
     for item in labelled(windows, stream, strict_label=strict_label):
         graph, newest = item.window.graph, item.window.newest

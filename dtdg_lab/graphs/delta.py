@@ -30,14 +30,12 @@ class TransferFormat:
 
     Attributes:
         name: its name in tables.
-        said: its name in legends.
         index_bytes: bytes of one number.
         pairs: whether all edges are encoded as pairs.
         always_valued: whether values are sent even where edges carry no weight.
     """
 
     name: str
-    said: str
     index_bytes: int
     pairs: bool
     always_valued: bool
@@ -64,8 +62,8 @@ class TransferFormat:
         return VALUE_BYTES * edges if self.valued(weighted) else 0
 
 
-CSR32 = TransferFormat("csr32", "CSR, int32", 4, pairs=False, always_valued=False)
-COO64 = TransferFormat("coo64", "pairs, int64 (paper)", 8, pairs=True, always_valued=True)
+CSR32 = TransferFormat("csr32", 4, pairs=False, always_valued=False)
+COO64 = TransferFormat("coo64", 8, pairs=True, always_valued=True)  # of the ESDG paper
 FORMATS: Mapping[str, TransferFormat] = MappingProxyType({form.name: form for form in (CSR32, COO64)})
 
 

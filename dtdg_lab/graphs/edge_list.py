@@ -164,7 +164,7 @@ def read_ids(values: ArrayLike, name: str) -> NDArray[Any]:
         _refuse_long(values, name)  # before numpy makes room for the longest, many times
     array = as_vector(values, name, _IDS)
     if not len(array):
-        return np.empty(0, dtype=np.int64)  # of any type; that there are no edges is said later
+        return np.empty(0, dtype=np.int64)  # of any type; missing edges are refused later
     if array.dtype.kind in "OT":
         array = _ids_of_objects(array.astype(object), name)
     if array.dtype.kind in "iu":
@@ -250,7 +250,7 @@ def as_float64(array: NDArray[Any]) -> NDArray[np.float64]:
 
 def _refuse_long(values: Any, name: str) -> None:
     if not all(issubclass(value_type, str) for value_type in set(map(type, values))):
-        return  # no ids; said later
+        return  # no ids; refused later
     longest = max(map(len, values), default=0)
     if longest > MAX_ID_LENGTH:
         index = list(map(len, values)).index(longest)

@@ -190,7 +190,7 @@ class IntervalEdges:
 # it.
 
 
-MAX_INTERVALS = 100_000  # what the option cut allows: a graph has a row of features for each of them
+MAX_INTERVALS = 100_000  # upper bound of the option cut: a graph has a row of features for each interval
 WAYS = ("time", "edges")
 
 _Vector = NDArray[Any]
@@ -319,7 +319,7 @@ def _by_time(
             f"times run from {spoken.time(first)} to {spoken.time(last)}; a span below 2^63 is needed, which is 292 "
             "years for dates. Use a coarser unit of time, as numbers."
         )
-    with np.errstate(over="ignore"):  # said below
+    with np.errstate(over="ignore"):  # refused below
         span = last - first
     if not np.isfinite(span):
         raise DataError(f"times run from {first} to {last}; their span is too large. Use a coarser unit of time.")

@@ -238,7 +238,7 @@ class Draft:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for file in self.files.values():
-            with contextlib.suppress(OSError):  # a full disk was said before; what is left goes now
+            with contextlib.suppress(OSError):  # a full disk was reported before; the rest is removed now
                 file.file.close()
         self._lock.close()
         shutil.rmtree(self._path, ignore_errors=True)

@@ -116,7 +116,7 @@ class SlidingEdges:
         for name, fresh in (("_keys", keys), ("_values", values)):
             present = getattr(self, name)
             merged = present.take(edge_index, mode="clip") if len(present) else np.empty(len(edge_index), present.dtype)
-            merged[new] = fresh  # what was gathered there is any entry
+            merged[new] = fresh  # overwrites arbitrary gathered entries
             setattr(self, name, merged)
 
 
@@ -184,7 +184,7 @@ def memory_bytes() -> int:
 def free_bytes(folder: Path) -> int:
     """Return the free bytes of the disk of a folder, which need not exist yet."""
     path = Path(os.path.abspath(folder))
-    while not os.path.exists(path):  # False too where a folder may not be entered; writing there says so
+    while not os.path.exists(path):  # also False where a folder may not be entered; writing there raises the error
         path = path.parent
     return shutil.disk_usage(path).free
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from dtdg_lab.records.lines import AttemptSpan, RecordFile, attempt_spans
 
-UPDATE_BYTES = 1 << 20  # of a rank's lines that are read at once: far fewer steps than a rank may lag behind
+UPDATE_BYTES = 1 << 20  # bytes read from a rank's file at a time: far fewer steps than a rank may lag behind
 
 
 class RankFiles:
-    """The files ``rank<number>.jsonl`` of one folder, each read as far as it has grown.
+    """The growing files ``rank<number>.jsonl`` of one folder, each with the position read so far.
 
     Args:
         folder: the folder; None for lines from another source.

@@ -15,7 +15,7 @@ Array = NDArray[Any]
 def as_column(values: Sequence[Any]) -> Array:
     """Return values as a column: numbers as int64, or as float64 with NaN for None; all else as objects.
 
-    The first known value decides. In a column of numbers, what is no number is NaN.
+    The first known value decides. In a column of numbers, other values become NaN.
     """
     first = next((value for value in values if value is not None), 0.0)
     if isinstance(first, int | float) and not isinstance(first, bool):
@@ -30,7 +30,7 @@ def as_column(values: Sequence[Any]) -> Array:
 
 
 def as_numbers(values: Iterable[Any]) -> Array:
-    """Return values as float64, with NaN for what is no number."""
+    """Return values as float64, with NaN for values that are no numbers."""
     numbers = [float(value) if isinstance(value, int | float) else np.nan for value in values]
     return np.array(numbers, np.float64)
 

@@ -101,7 +101,7 @@ class Fixed(Agent):
 
 
 class UniformAgent(Agent):
-    """An agent that draws each action with the same probability: what a learner must beat.
+    """An agent that draws actions uniformly: the baseline of a learner.
 
     Args:
         choices: number of actions, 2 or more.

@@ -38,7 +38,7 @@ class LastGood:
         self._mean_loss, self._losses = 0.0, 0
 
     def write(self, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint at once.
+        """Write a checkpoint now.
 
         Raises:
             RunStoreError: the file cannot be written.

@@ -128,7 +128,7 @@ class Trainer:
         state, recorder = self.state, self.recorder
         if self.saves_start:
             recorder.event(state.position, "parts", split_event(state.graph, state.components.split))
-            self.checkpoints.save(together=True)  # so that the run can be resumed from here on
+            self.checkpoints.save(together=True)  # so that the run can be resumed from here
         if self.resumed is not None:
             recorder.write(state.position, self.resumed)
         threads = torch.get_num_threads()  # the bits of sums depend on them

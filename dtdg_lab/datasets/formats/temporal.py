@@ -160,11 +160,11 @@ def _flows(
     rows, body = txt.named_rows(data, called, _FLOWS)
     src, dst = (_placed(rows[end], ids, order, body, called) for end in ("from", "to"))
 
-    def said(row: int) -> str:
+    def describe(row: int) -> str:
         joins = f"joins transactions of steps {step[src[row]] + 1} and {step[dst[row]] + 1}"
         return f"{joins}; flows within a step are expected. Fetch the files again."
 
-    txt.refuse_rows(step[src] != step[dst], body, called, said, header=1)
+    txt.refuse_rows(step[src] != step[dst], body, called, describe, header=1)
     return src, dst
 
 

@@ -84,7 +84,7 @@ class SnapshotView(GraphView):
         num_nodes: nodes of a snapshot, N.
         all_inputs: features of all columns of ``in``, if they are here already.
         pulled: cache of first-layer pulls, by their kinds in order; the view adds to it.
-        may_keep: returns whether to cache a first-layer pull of so many bytes; None caches nothing.
+        may_keep: returns whether to cache a first-layer pull of this many bytes; None caches nothing.
     """
 
     def __init__(

@@ -240,8 +240,7 @@ class Session:
         Args:
             config: the settings.
             engines: indices of the session's engines, from 0; rank r trains on the r-th of them. Runs on different
-                engines may be active at once. By default the first ones, and then no other run may be
-                active.
+                engines may be active at the same time. By default the first engines; then no other run may be active.
 
         Raises:
             ControlError: a run is active, on any of these engines if they are given.

@@ -44,8 +44,7 @@ class BatchSimulator:
     above it. With ``growth`` the noise scale rises by that factor, linearly in the progress to the target. Larger
     batches then become better over time, and a controller can beat every fixed size. With ``turn`` the noise scale
     jumps at that share of the progress instead. With ``snapshot_scale`` S, progress is multiplied by s / (s + S), where
-    s is
-    its share of snapshots: short rollouts from a zero state are less useful.
+    s is its share of snapshots: short rollouts from a zero state are less useful.
 
     A controller observes noisy values: losses with ``loss_noise * sqrt(noise_share / b)`` and seconds with ``jitter``,
     both relative standard deviations. The result is measured without noise.

@@ -333,8 +333,7 @@ def build(context: BuildContext) -> HybridBatchStrategy:
     Raises:
         UnsupportedError: the task needs all nodes at once.
         LabError: the copies, the reservoirs or the cached states do not fit their budgets, or the model has no state
-        per
-            node to cache.
+            per node to cache.
     """
     config, model, partition, task = context.config, context.model, context.partition, context.task
     assert partition is not None

@@ -33,7 +33,6 @@ def controller_verdict(runs: Sequence[ComparedRun], target: float) -> str:
     Args:
         runs: runs with the seconds until each reached the loss.
         target: the loss.
-        target: the loss.
     """
     groups: dict[tuple[tuple[str, str], ...], list[tuple[HybridFacts, float]]] = {}
     for run in runs:

@@ -1,4 +1,4 @@
-"""Page of training in one process: its tiles, suggestions and compared number."""
+"""The page of training in one process: its tiles, its suggestions, and the number compared after a change."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dtdg_lab.visualization.numbers import bytes_text, joules_text, percent_text
 from dtdg_lab.visualization.runs.overview import common_tiles
 from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile, spark_of
 
-RECENT = 50  # steps that tiles are means of
+RECENT = 50  # number of newest steps whose mean tiles show
 
 
 def single_tiles(tables: RunTables) -> list[Tile]:
-    """Return validation loss, step time, computing, memory, and energy or snapshots that share a product."""
+    """Return tiles for validation loss, step time, computing, memory, and energy or snapshots that share a product."""
     last = _shared_snapshots(tables) if is_shared(tables) else _energy(tables)
     return [*common_tiles(tables), _computing(tables), _memory(tables), last]
 
@@ -80,7 +80,7 @@ def _mean(values: Array) -> float | None:
 
 
 def single_suggestions(config: RunConfig) -> list[Suggestion]:
-    """Return how many snapshots share a product, a learning rate and a slow process."""
+    """Return suggestions for sharing products of snapshots, the learning rate and a slow process."""
     sharing = [
         Suggestion("Share 4 snapshots", {"shared_snapshots": 4}),
         Suggestion("Share no product", {"shared_snapshots": 1}),

@@ -1,4 +1,4 @@
-"""Page of ESDG: its tiles, suggestions and compared number."""
+"""The page of ESDG: its tiles, its suggestions, and the number compared after a change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PEAK_MEMORY = Effect("Peak memory", bytes_text, peaks_by_step)
 
 
 def esdg_tiles(tables: RunTables) -> Sequence[Tile]:
-    """Return validation loss, step time, peak memory, bytes sent and the share of communication that is hidden."""
+    """Return tiles for validation loss, step time, peak memory, bytes sent, and the hidden share of communication."""
     return [*common_tiles(tables), _peak_tile(tables), _sent_tile(tables), _hidden_tile(tables)]
 
 
@@ -74,7 +74,7 @@ def _hidden_tile(tables: RunTables) -> Tile:
 
 
 def esdg_suggestions(config: RunConfig) -> Sequence[Suggestion]:
-    """Return changes to try; those that are set already are left out by the page."""
+    """Return changes to try; the page leaves out those that are already set."""
     suggestions = [Suggestion("Use 1 block", {"blocks": 1}), Suggestion("Use 8 blocks", {"blocks": 8})]
     if config.ranks > 1:
         suggestions.append(Suggestion("Turn overlap off", {"overlap": "off"}))

@@ -172,8 +172,7 @@ def simulate_schedules(
     Args:
         times_s: (K,) seconds of each group, measured by a run, or of a growing graph by a fitted model (see
             ``modelled_times`` of :mod:`dtdg_lab.systems.snapshot_groups.growing_times`); by default of synthetic
-            growing
-            graphs.
+            growing graphs.
         curves: how the graphs grow: ``linear`` (the last snapshot is 10 times the first) and ``exponential`` (20).
         snapshots: T of a growing graph.
         window: snapshots of a group; a group starts every ``stride``.
@@ -299,8 +298,7 @@ def grown_times(times_s: Numbers, snapshots: int, *, window: int, seed: int) -> 
         seed: seed of the noise, 5 %.
 
     References: DyGNeX section 5.4 simulates 10,000 snapshots. The noise, and linear growth from this sequence's first
-    to
-        its last group, are ours.
+        to its last group, are ours.
     """
     first, last = float(times_s[0]), float(times_s[-1])
     if len(times_s) > 1:  # fit a line, since a single group may be an outlier

@@ -56,8 +56,7 @@ def snapshot_times(
         UnknownNameError, ConfigError: see :func:`growth`; or noise is negative or NaN.
 
     References: DyGNeX section 5.4 simulates 10,000 snapshots of DynaGraph, without giving its growth; the curves and
-    the
-        noise are ours.
+        the noise are ours.
     """
     return growth(snapshots, curve, last=last) * _noise(snapshots, noise, seed)
 

@@ -1,4 +1,4 @@
-"""Page of snapshot groups: tiles, suggestions and the compared number."""
+"""The page of snapshot groups: its tiles, its suggestions, and the number compared after a change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile, spark_of
 
 
 def schedule_tiles(tables: RunTables) -> list[Tile]:
-    """Return validation loss, epoch time, distance from the bound, waiting and imbalance."""
+    """Return tiles for validation loss, epoch time, distance from the bound, waiting and imbalance."""
     return [loss_tile(tables), _epoch_time(tables), _above_bound(tables), _waiting(tables), _imbalance(tables)]
 
 
@@ -66,12 +66,12 @@ def _imbalance(tables: RunTables) -> Tile:
 
 
 def excess_and_bound(tables: RunTables) -> tuple[float | None, float | None]:
-    """Return how much longer than the bound the schedule should take, as a share, and the bound in seconds.
+    """Return by which share the schedule should take longer than the bound, and the bound in seconds.
 
-    Both are of the groups as they were measured in the epoch that is drawn, else as the scheduler knew them.
+    Both use the times of groups measured in the epoch on display, or else those that the scheduler knew.
     """
     blocks, schedule = shown_epoch(tables), tables.event(ScheduleFacts)
-    if schedule is None or tables.config.flat.get("pipelined"):  # groups of a rank overlap: their times are not known
+    if schedule is None or tables.config.flat.get("pipelined"):  # groups of a rank overlap, so their times are unknown
         return None, None
     if blocks is not None and blocks.schedule is schedule:
         bound_s = measured_bound(blocks, pipelined=False)
@@ -88,11 +88,11 @@ def _ratios(values: Array, totals: Array) -> Array:
     return ratios
 
 
-# What to try, and what is compared before and after a change.
+# Suggestions, and the number that is compared before and after a change.
 
 
 def schedule_suggestions(config: RunConfig) -> list[Suggestion]:
-    """Return changes of the schedule, and a slow rank."""
+    """Return suggestions for the schedule, and a slow rank."""
     by_turns, pairs = config["scheduler"] == "round_robin", config["groups_per_rank"] > 1
     greedy = Suggestion("Pair groups by time: dygnex_greedy", {"scheduler": "dygnex_greedy"})
     suggestions = [
@@ -108,7 +108,7 @@ def schedule_suggestions(config: RunConfig) -> list[Suggestion]:
 
 
 def epoch_pace(tables: RunTables) -> tuple[Array, Array]:
-    """Return recent steps, and the seconds of an epoch at the pace of each: its time by the iterations of its epoch."""
+    """Return recent steps, and each step's time multiplied by the number of iterations in its epoch."""
     rows = iterations(tables.rows("steps"))
     schedules = {epoch: schedule_of(tables, epoch) for epoch in np.unique(rows["epoch"]).tolist()}
     iterations_by_epoch = {epoch: np.nan if plan is None else plan.iterations for epoch, plan in schedules.items()}

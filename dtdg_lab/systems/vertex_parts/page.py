@@ -1,4 +1,4 @@
-"""Page of node parts: its tiles, suggestions and compared number."""
+"""The page of node parts: its tiles, its suggestions, and the number compared after a change."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile, spark_of
 if TYPE_CHECKING:
     from dtdg_lab.config.run_config import RunConfig
 
-RECENT = 50  # steps that bytes are a mean of
+RECENT = 50  # number of newest steps whose mean bytes are shown
 _SUGGESTED_PARTS = 8
 
 
 def part_tiles(tables: RunTables) -> Sequence[Tile]:
-    """Return validation loss, step time, waiting, edges cut and bytes sent."""
+    """Return tiles for validation loss, step time, waiting, edges cut and bytes sent."""
     return [*common_tiles(tables), _waiting_tile(tables), _cut_tile(tables), _sent_tile(tables)]
 
 
 def waiting_share_by_step(tables: RunTables) -> tuple[Array, Array]:
-    """Return the recent steps that all ranks have done, and the share of the ranks' time in which they waited."""
+    """Return recent steps that all ranks have completed, and the share of the ranks' time spent waiting."""
     steps, waited_s = _sums_by_step(tables, "wait_s")
     time_s = _sums_by_step(tables, "time_s")[1]
     return steps, waited_s / np.where(time_s > 0, time_s, np.nan)
@@ -39,7 +39,7 @@ WAITING = Effect("Waiting", percent_text, waiting_share_by_step)
 
 
 def _sums_by_step(tables: RunTables, column: str) -> tuple[Array, Array]:
-    """Return the recent steps that all ranks have done, and the sum of a column of ``steps`` over ranks."""
+    """Return recent steps that all ranks have completed, and the sum of a column of ``steps`` over ranks."""
     rows = tables.rows("steps")
     rows = rows.where(rows["step"] <= tables.common_step)
     steps, index = np.unique(rows["step"], return_inverse=True)
@@ -80,7 +80,7 @@ def _sent_tile(tables: RunTables) -> Tile:
 
 
 def part_suggestions(config: RunConfig) -> Sequence[Suggestion]:
-    """Return changes to try; those that are set already are left out by the page."""
+    """Return changes to try; the page leaves out those that are already set."""
     parts = _SUGGESTED_PARTS if _SUGGESTED_PARTS % config.ranks == 0 else 2 * config.ranks
     suggestions = [
         Suggestion("Partition by hash", {"partitioner": "hash"}),

@@ -67,8 +67,7 @@ class WindowRegret:
         windows: number of measured windows.
         best: window with the lowest measured time.
         cell_out, condition_out: windows chosen by fits without the cell, and without the condition; None if a cell
-        could
-            not be predicted.
+            could not be predicted.
         cell_out_percent, condition_out_percent: their measured time over the best, minus 1, in percent, or NaN.
         middle_percent: the same for the window nearest to 16, without any model.
     """

@@ -22,7 +22,6 @@ def share_array(array: NDArray[Any], files: contextlib.ExitStack) -> dict[str, A
     Returns:
         Arguments of :func:`open_array` as JSON: ``shape``, ``dtype``, and ``path`` and ``offset``, or an ``fd`` to
         inherit.
-        JSON for :func:`open_array`: ``shape``, ``dtype``, and ``path`` and ``offset``, or an ``fd`` to inherit.
     """
     layout: dict[str, Any] = {"shape": array.shape, "dtype": array.dtype.str}
     # a view of a map has the map's offset, but only the whole map starts there

@@ -38,8 +38,7 @@ class CacheEnv(gymnasium.Env[NDArray[np.float32], SupportsInt]):
 
     Action Space:
         ``Discrete(8 P)``: a window and an allocation, numbered as in ``CacheActions``. An action takes effect at the
-        next
-        boundary.
+        next boundary.
 
     Observation Space:
         ``Box((3 P + 11,), float32)``: see ``cache_state``.

@@ -98,7 +98,7 @@ def checkpoint_at(directory: RunDirectory, at: str | int) -> StoredCheckpoint:
     )
     nearest = _nearest(checkpoints, at) if isinstance(at, int) else ""
     raise ConfigError(
-        f"at={at!r}: run {directory.id} has no such checkpoint, but {names}.{nearest} Set keep_every to save one "
+        f"at={at!r}: run {directory.id} has no such checkpoint. It has {names}.{nearest} Set keep_every to save one "
         "every few epochs, or call run.save_checkpoint()."
     )
 

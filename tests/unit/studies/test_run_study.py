@@ -181,7 +181,7 @@ def test_pruned_runs_are_those_that_validation_says_and_are_not_best(tmp_path: P
     over = {"full_snapshots": (2, 1, 3, 4, 5), "alpha": (0.6,)}
     study = study_in(tmp_path, grid(over=over, seeds=(0,)), prune=MedianPruner(n_startup_trials=2, n_warmup_steps=2))
     assert [trial.status for trial in study.trials] == ["finished", "finished", "pruned", "pruned", "pruned"]
-    assert "after 2 epochs: pruned by MedianPruner" in study.trials[2].reason and len(study.trials[2].curve) == 2
+    assert "after 2 epochs, pruned by MedianPruner" in study.trials[2].reason and len(study.trials[2].curve) == 2
     assert study.best.settings["full_snapshots"] == 2 and study.is_complete
     assert study.combinations[2].values == (), "a pruned run's number is not compared"
     made = len(training.made)

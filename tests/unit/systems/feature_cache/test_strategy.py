@@ -346,7 +346,7 @@ class _Full(RecordingRecorder):
 def test_a_failed_run_leaves_no_server(policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RunStoreError, match="disk is full"):
         train_remote(remote_config(policy), tmp_path, recorder=_Full())
-    monkeypatch.setattr(RemoteFeatureStrategy, "_trained", _fails)
+    monkeypatch.setattr(RemoteFeatureStrategy, "_train", _fails)
     with pytest.raises(ZeroDivisionError):
         train_remote(remote_config(policy), tmp_path)
     assert servers_left() == []

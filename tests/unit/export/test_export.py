@@ -478,7 +478,7 @@ def _foreign(steered: StoredRun) -> dict[str, tuple[bytes, str]]:
         "no-config.zip": (zip_of(no_config), "config"),
         "bad-table.zip": (zip_of(packed | {"tables/steps.parquet": b"PAR1 no"}), "steps"),
         "newer.zip": (zip_of(packed | _about(schema=SCHEMA + 1)), "newer version"),
-        "climbs.zip": (zip_of(packed | _about(run="../../a")), "not valid for a folder"),
+        "climbs.zip": (zip_of(packed | _about(run="../../a")), "for a folder"),
         "foreign.parquet": (table.getvalue(), "not exported"),
         "cut.parquet": (packed["tables/steps.parquet"][:300], "damaged"),
     }

@@ -40,7 +40,7 @@ State = Literal["yes", "partly", "no"]
 _PACKAGES = ("numpy", "torch", "dgl", "jupyterlab", "ipywidgets", "plotly", "panel", "ipyparallel", "nvidia-ml-py")
 _INSTALL = "`make env`, or `pip install -e .[lab] -c constraints.txt` in this environment"
 
-# Each prints lines of JSON, of which only the last one is read. Other output of libraries is ignored.
+# Each prints lines of JSON; only the last one is read. Other output of libraries is ignored.
 _TORCH_PROBE = """
 import json, torch
 import torch.distributed as dist

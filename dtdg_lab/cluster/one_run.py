@@ -83,7 +83,7 @@ def run_config(
         if on_start is not None:
             on_start(handle)
         _wait(handle, bench)
-    except BaseException:  # stop the run after an interrupt or an error, since nobody observes it any more
+    except BaseException:  # stop the run after an interrupt or an error, since no one observes it any more
         end_run(handle)
         raise
     return _done(open_run(handle.path), bench)

@@ -77,7 +77,7 @@ class WholeMessages:
 class NotebookColumn(pn.Column):
     """A column that sends whole messages to a notebook's page, and puts its style sheets into the page at once.
 
-    Panel replaces the style sheets of one model at a time, after each of which Bokeh collects all models. This takes 25
+    Panel replaces the style sheets of one model at a time, and each time Bokeh collects all models. This takes 25
     s for the dashboard.
     """
 

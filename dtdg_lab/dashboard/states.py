@@ -52,7 +52,7 @@ class PageFacts:
         checkpoint_step: step of the last checkpoint.
         left_behind: whether an earlier session left an interrupted run, and this one has no run.
         problem: what was last refused or failed, in words.
-        newcomer: whether nobody has started a run here yet.
+        newcomer: whether no run was started here yet.
     """
 
     system: str = ""

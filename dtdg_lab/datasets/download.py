@@ -422,7 +422,7 @@ def _identity(definition: Published, file: PublishedFile, path: Path, name: str)
 
 
 def _by_hand(definition: Published, folders: list[Path]) -> str:
-    """Describe how to get the file by hand: the command, the folder, and alternatives."""
+    """Describe how to get the file manually: the command, the folder, and alternatives."""
     form = next((form for form in definition.forms if form.downloadable), definition.forms[0])
     missing = [file for file in form.files if _located(file, folders) is None]
     names, folder = ", ".join(file.name for file in missing), raw_folder()

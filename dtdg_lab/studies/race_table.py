@@ -80,7 +80,7 @@ def best(spreads: Mapping[str, Spread], *, high_is_good: bool = False) -> str | 
 
 
 def _best_and_worst(spread: Spread, *, high_is_good: bool) -> tuple[float, float]:
-    """Return the best and the worst seed, as numbers of which the lower is better."""
+    """Return the best and the worst seed; lower numbers are better."""
     if spread.low is None or spread.high is None:
         return math.inf, math.inf
     good, bad = (-spread.high, -spread.low) if high_is_good else (spread.low, spread.high)

@@ -109,7 +109,7 @@ def checks(configs: Mapping[str, RunConfig], tables: Mapping[tuple[str, int], Ru
     """Compare every pair of runs with the same seed that should have the same losses, up to their common progress.
 
     Args:
-        configs: contestant -> its settings, of which the seed is ignored.
+        configs: contestant -> its settings; the seed is ignored.
         tables: (contestant, seed) -> its tables, which must not change meanwhile.
     """
     compared = []

@@ -391,7 +391,7 @@ class Sweep:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Sweep:
-        """Read what :meth:`to_json` returned, or JSON written by hand; missing entries have their defaults.
+        """Read what :meth:`to_json` returned, or JSON that a person wrote; missing entries have their defaults.
 
         Raises:
             ConfigError: it is not a sweep, or has a newer schema.

@@ -159,7 +159,7 @@ def check_model(
         settings: settings of the runs, such as options of the model; by default they are small.
 
     Returns:
-        A table of systems, each of which trained or was refused with the reason.
+        A table of systems: each was trained, or refused with the reason.
 
     Raises:
         ConfigError: options are given for a registered model, or a setting is invalid.

@@ -145,7 +145,7 @@ def _resumed_settings(stored: Checkpoint, changes: dict[str, Any]) -> LiveSettin
 def _forked_settings(stored: Checkpoint, config: RunConfig) -> LiveSettings:
     """Return the settings of a run that starts from another run's checkpoint, with its waiting requests.
 
-    A request is dropped where ``config`` sets the option anew, or the system does not read it.
+    A request is dropped where ``config`` sets the option itself, or the system does not read it.
     """
     stored_settings, read = RunConfig.from_json(stored.config_json).flat, readable(config.system, config)
     set_again = {

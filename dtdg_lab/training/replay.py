@@ -51,7 +51,7 @@ class RunReplay:
             or ``epoch``).
         refused: reasons of refusals, by step and changes (see :func:`changes_key`).
         decisions: decisions of batch-size controllers by step, as rows of the table ``decisions`` without step and
-            epoch; None to decide anew.
+            epoch; None to decide again.
     """
 
     rounds: tuple[Round, ...]

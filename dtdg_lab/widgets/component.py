@@ -80,7 +80,7 @@ _STUB = """export async function render(view) {
 
 @cache
 def component_script(name: str) -> str:
-    """Return the module of a component, of which a saved notebook has only one copy.
+    """Return the module of a component; a saved notebook has only one copy of it.
 
     Args:
         name: a name in ``COMPONENTS``.

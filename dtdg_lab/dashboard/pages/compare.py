@@ -1,4 +1,4 @@
-"""Page Compare: runs, races and studies, of which one kind is shown; runs are compared by reaching a target."""
+"""Page Compare: runs, races or studies, one kind at a time; runs are compared by reaching a target."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _RIGHT = ":host { gap: 10px; min-width: 0 !important; }"
 
 
 class ComparePage(Page):
-    """Comparisons of several kinds, of which one is shown.
+    """Comparisons of several kinds; one of them is shown.
 
     Args:
         parts: the pages of the kinds.

@@ -30,7 +30,7 @@ class GroupTimes:
 
     @property
     def scale(self) -> float | None:
-        """Factor from the schedule's times to seconds; None for sizes of which no group was measured."""
+        """Factor from the schedule's times to seconds; None if no group of these sizes was measured."""
         return self.schedule.scale(self.seconds)
 
     @property
@@ -40,7 +40,7 @@ class GroupTimes:
 
     @property
     def predicted_s(self) -> NDArray[np.float64]:
-        """(K,) seconds that the scheduler assumed; NaN for sizes of which no group was measured."""
+        """(K,) seconds that the scheduler assumed; NaN if no group of these sizes was measured."""
         predicted: NDArray[np.float64] = self.schedule.times_s * (np.nan if self.scale is None else self.scale)
         return predicted
 

@@ -15,7 +15,7 @@ from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot, edge_keys, give_up, keys_of, places_of, sources, targets
 
-# The two transfer formats of a snapshot's edges: CSR, and the pairs of the ESDG paper.
+# The two transfer formats of a snapshot's edges: CSR and pairs of nodes.
 
 
 VALUE_BYTES = 4  # float32
@@ -63,7 +63,7 @@ class TransferFormat:
 
 
 CSR32 = TransferFormat("csr32", 4, pairs=False, always_valued=False)
-COO64 = TransferFormat("coo64", 8, pairs=True, always_valued=True)  # of the ESDG paper
+COO64 = TransferFormat("coo64", 8, pairs=True, always_valued=True)  # ESDG section 3.2
 FORMATS: Mapping[str, TransferFormat] = MappingProxyType({form.name: form for form in (CSR32, COO64)})
 
 

@@ -61,8 +61,8 @@ def checked_choices(choices: int, *, minimum: int = 2) -> int:
     """
     if choices < minimum:
         raise ConfigError(
-            f"a batch policy with {choices} action{'' if choices == 1 else 's'} has nothing to choose from: it needs "
-            f"at least {minimum}. Give more sizes in snapshot_sizes or node_sizes, or set batch_policy to none."
+            f"a batch-size controller with {choices} action{'' if choices == 1 else 's'} has nothing to choose from: "
+            f"at least {minimum} are needed. Add sizes to snapshot_sizes or node_sizes, or set batch_policy to none."
         )
     return choices
 

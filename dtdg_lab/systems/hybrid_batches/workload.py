@@ -21,7 +21,7 @@ DRAWN_BATCHES = 4  # per part and size
 def hybrid_work(facts: Facts) -> EpochWork:
     """Predict the work of batches: some snapshots of some nodes of every part, with all neighbours that layers reach.
 
-    With a batch policy, the mean over its sizes. Batches from a reservoir count as new ones.
+    With a batch-size controller, the mean over its sizes. Batches from a reservoir count as new ones.
 
     References: DynaHB section 5, definition 3.
     """

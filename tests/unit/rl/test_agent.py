@@ -186,7 +186,9 @@ def test_the_bandit_s_means_fade() -> None:
 
 @pytest.mark.parametrize("make", [UniformAgent, Bandit, DQN])
 def test_one_action_is_nothing_to_choose_from(make: Callable[[int], Agent]) -> None:
-    with pytest.raises(ConfigError, match=r"a batch policy with 1 action has nothing to choose from.*snapshot_sizes"):
+    with pytest.raises(
+        ConfigError, match=r"a batch-size controller with 1 action has nothing to choose from.*snapshot_sizes"
+    ):
         make(1)
 
 

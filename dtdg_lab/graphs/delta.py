@@ -63,7 +63,7 @@ class TransferFormat:
 
 
 CSR32 = TransferFormat("csr32", 4, pairs=False, always_valued=False)
-COO64 = TransferFormat("coo64", 8, pairs=True, always_valued=True)  # ESDG section 3.2
+COO64 = TransferFormat("coo64", 8, pairs=True, always_valued=True)
 FORMATS: Mapping[str, TransferFormat] = MappingProxyType({form.name: form for form in (CSR32, COO64)})
 
 

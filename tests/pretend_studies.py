@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.cluster.one_run import Done
+from dtdg_lab.cluster.one_run import EndedRun
 from dtdg_lab.cluster.stopping_rule import Evaluated, Verdict
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.runs.directory import RunDirectory
@@ -34,7 +34,7 @@ class PretendTraining:
 
     def __call__(
         self, config: RunConfig, *, session: Any, engines: Any, runs_dir: Path, judge: Any, on_start: Any
-    ) -> Done:
+    ) -> EndedRun:
         self.before(config)
         run = RunDirectory.create(config, root=runs_dir, environment={})
         on_start(SimpleNamespace(path=run.path, id=run.id))
@@ -49,7 +49,7 @@ class PretendTraining:
         (run.path / "curve").write_text(" ".join(f"{each.epoch}:{each.loss}" for each in seen))
         run.write_status("stopped" if isinstance(verdict, Verdict) else self.status)
         self.after(run)
-        return Done(stored(run), verdict)
+        return EndedRun(stored(run), verdict)
 
 
 def stored(run: RunDirectory) -> Any:

@@ -184,6 +184,6 @@ class Beacon:
             self._thread.join()
         self._heartbeat.close()
 
-    def left(self, timeout_s: float) -> dict[int, int]:
+    def wait_for_leaving(self, timeout_s: float) -> dict[int, int]:
         """Return the ranks that have left the store after :meth:`close`, with the number of values each ignored."""
-        return self._heartbeat.left(timeout_s)
+        return self._heartbeat.wait_for_leaving(timeout_s)

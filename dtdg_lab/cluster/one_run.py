@@ -30,7 +30,7 @@ LOOK_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class EndedRun:
     """An ended run.
 
     Attributes:
@@ -51,7 +51,7 @@ def run_config(
     judge: Judge | None = None,
     on_start: Callable[[Any], None] | None = None,
     progress: bool = False,
-) -> Done:
+) -> EndedRun:
     """Train a config, and return when the run has ended.
 
     In this process a verdict takes effect between two steps, at a reproducible step. On engines it takes some steps to
@@ -77,7 +77,7 @@ def run_config(
         if engines is not None:
             raise ConfigError(f"engines={tuple(engines)} need a session. Give session=lab.Session(...), or no engines.")
         run = train_here(config, runs_dir=runs_dir, progress=progress, bench=bench, on_start=on_start)
-        return _done(run, bench)
+        return _ended_run(run, bench)
     handle = session.train(config, engines=engines)
     try:
         if on_start is not None:
@@ -86,16 +86,16 @@ def run_config(
     except BaseException:  # stop the run after an interrupt or an error, since no one observes it any more
         end_run(handle)
         raise
-    return _done(open_run(handle.path), bench)
+    return _ended_run(open_run(handle.path), bench)
 
 
-def _done(run: StoredRun, bench: Bench | None) -> Done:
+def _ended_run(run: StoredRun, bench: Bench | None) -> EndedRun:
     verdict = None if bench is None else bench.verdict
     if verdict is None:
-        return Done(run)
+        return EndedRun(run)
     epochs = run.summary.get("epochs")
     in_time = run.status == "stopped" if verdict.what == "stop" else epochs is None or epochs < run.config.epochs
-    return Done(run, verdict if in_time else None)
+    return EndedRun(run, verdict if in_time else None)
 
 
 def end_run(run: Run) -> None:

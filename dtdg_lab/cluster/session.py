@@ -101,7 +101,7 @@ class Session:
             self._stop_heartbeat.set()
             if alive:
                 raise
-            log_text = session_files.give_up(files, is_new=existing is None)
+            log_text = session_files.clean_up_failed_start(files, is_new=existing is None)
             if not isinstance(error, ClusterError):
                 raise
             raise ClusterError(

@@ -188,7 +188,7 @@ def _changed(log: Path) -> float:
     return log.stat().st_mtime
 
 
-def give_up(files: SessionFiles, *, is_new: bool) -> str:
+def clean_up_failed_start(files: SessionFiles, *, is_new: bool) -> str:
     """Clean up after a failed start, and return the last lines of its logs, as sentences.
 
     Args:

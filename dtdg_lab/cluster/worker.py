@@ -226,7 +226,7 @@ def _beacon(task: RankTask, directory: RunDirectory, store: SignedStore, writer:
         attempt=task.attempt,
         rank=task.rank,
         size=task.size,
-        store=store.again(),
+        store=store.reconnect(),
         silent_s=task.silent_s,
         on_death=on_death,
         failed=lambda: is_marked_failed(directory, task.attempt),
@@ -254,7 +254,7 @@ def _stopped(control: ControlServer | StoredControl, directory: RunDirectory, ta
 
 def _leave_store(store: SignedStore, beacon: Beacon, directory: RunDirectory, size: int) -> None:
     """Remove the store of an attempt that all ranks have left, and record the number of ignored values."""
-    ignored_by_rank = beacon.left(LEAVE_S)
+    ignored_by_rank = beacon.wait_for_leaving(LEAVE_S)
     if len(ignored_by_rank) == size:
         store.remove()  # otherwise a later run does, after a week
     if ignored := sum(ignored_by_rank.values()):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from dtdg_lab.visualization.numbers import clock_text, percent_text, three_digits
 from dtdg_lab.widgets.header import Button, Head, Notice, Tone, Words
+from dtdg_lab.widgets.run_page import ACTIVE
 
 INVITATION = "Choose a system, press Run, then change a setting while it trains."
 PAUSE = Button("pause", "Pause", "", "Pauses all ranks after the same step.")
@@ -24,7 +25,6 @@ STATES: Mapping[str, tuple[str, Tone]] = {  # status of a run -> word and colour
     "failed": ("Failed", "bad"),
     "interrupted": ("Interrupted", "bad"),
 }
-ACTIVE = ("starting", "running", "paused", "stopping")
 RESUMABLE = ("stopped", "failed", "interrupted")
 
 

@@ -31,7 +31,7 @@ from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.files import read_array
 from dtdg_lab.core.system_errors import reading
 from dtdg_lab.datasets.registry import PublishedFile
-from dtdg_lab.graphs.snapshot import give_up
+from dtdg_lab.graphs.snapshot import read_only
 
 MAX_BYTES = 8 << 30  # of one member
 MAX_RATIO = 200  # bytes unpacked for each byte of the file; text has 3 to 20
@@ -357,7 +357,7 @@ def read_npz(stream: IO[bytes], names: Mapping[str, bool], source: str) -> dict[
                     array = read_array(member)
                 if array.dtype.kind not in "iuf":
                     raise ValueError(f"{name} has type {array.dtype}; whole numbers or floats are needed")
-                arrays[name] = give_up(array.astype(array.dtype.newbyteorder("="), copy=False))
+                arrays[name] = read_only(array.astype(array.dtype.newbyteorder("="), copy=False))
     return arrays
 
 

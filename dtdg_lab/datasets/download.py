@@ -253,7 +253,7 @@ _WEB_PAGES = (b"<!doctype", b"<html")  # some servers send a page, with success,
 
 
 @dataclass(frozen=True, slots=True)
-class FoundForm:
+class LocalForm:
     """A form of a data set whose files are all on this machine.
 
     Attributes:
@@ -277,7 +277,7 @@ def raw_folder() -> Path:
     return cache_folder() / "raw"
 
 
-def find(definition: Published, root: str | Path | None = None) -> FoundForm | None:
+def find(definition: Published, root: str | Path | None = None) -> LocalForm | None:
     """Return the files of a data set on this machine, or None where some are missing in every form.
 
     The search order is ``root``, $DTDG_LAB_DATA, and the downloads in $DTDG_LAB_CACHE/raw. The files of one form may
@@ -291,11 +291,11 @@ def find(definition: Published, root: str | Path | None = None) -> FoundForm | N
         for form in definition.forms:
             paths = [_located(file, folders[:count]) for file in form.files]
             if all(paths):
-                return FoundForm(form, tuple(path for path in paths if path))
+                return LocalForm(form, tuple(path for path in paths if path))
     return None
 
 
-def fetch(definition: Published, root: str | Path | None = None) -> FoundForm:
+def fetch(definition: Published, root: str | Path | None = None) -> LocalForm:
     """Return the files of a data set, and download those that this machine lacks.
 
     Files of the user or of an interrupted run are not downloaded again.
@@ -312,7 +312,7 @@ def fetch(definition: Published, root: str | Path | None = None) -> FoundForm:
     for form in definition.forms:
         if form.downloadable:
             try:
-                return FoundForm(form, tuple(_had(definition, file, folders) for file in form.files))
+                return LocalForm(form, tuple(_had(definition, file, folders) for file in form.files))
             except NotDownloadedError as error:
                 failures.append(error)
     reason = f"cannot be downloaded ({'; '.join(map(str, failures))})" if failures else "has no address for programs"
@@ -322,7 +322,7 @@ def fetch(definition: Published, root: str | Path | None = None) -> FoundForm:
     raise DataError(problem) from (failures[-1] if failures else None)
 
 
-def verified(definition: Published, form: FoundForm) -> tuple[str, ...]:
+def verified(definition: Published, form: LocalForm) -> tuple[str, ...]:
     """Check that each file is the published or the recorded one, and return identifiers of their contents.
 
     A repacked file is accepted where its content is right, and identified by the content.
@@ -335,7 +335,7 @@ def verified(definition: Published, form: FoundForm) -> tuple[str, ...]:
     return tuple(_identity(definition, file, path, path.name) for file, path in files)
 
 
-def remember(definition: Published, form: FoundForm) -> None:
+def remember(definition: Published, form: LocalForm) -> None:
     """Record unpublished hashes after the files were used successfully. Other files are then refused.
 
     Raises:

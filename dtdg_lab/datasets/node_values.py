@@ -14,7 +14,7 @@ from dtdg_lab.datasets.generators.base import random_parts
 from dtdg_lab.datasets.tables import SPLIT_NONE, SPLIT_TRAIN
 from dtdg_lab.graphs.edge_list import as_array, floats_of_objects, read_ids, wrong_type
 from dtdg_lab.graphs.intervals import IntervalEdges
-from dtdg_lab.graphs.snapshot import give_up
+from dtdg_lab.graphs.snapshot import read_only
 
 _NEEDED = {"features": "numbers", "labels": "classes as whole numbers, as of np.unique(x, return_inverse=True)[1],"}
 MOST_CLASSES = int(np.iinfo(np.int16).max)
@@ -48,7 +48,7 @@ def vertex_features(values: ArrayLike | Mapping[Any, ArrayLike], edges: Interval
             f"features{list(index)} (node {_name(edges, index[-2])}) is {array[index]}; finite numbers are needed. "
             "Replace missing values before."
         )
-    return give_up(array)
+    return read_only(array)
 
 
 def class_labels(values: ArrayLike | Mapping[Any, int], edges: IntervalEdges) -> NDArray[np.int16]:
@@ -78,7 +78,7 @@ def class_labels(values: ArrayLike | Mapping[Any, int], edges: IntervalEdges) ->
         )
     if not (array >= 0).any():
         raise DataError("labels are all -1, unknown: there is nothing to classify. Give classes from 0, or no labels.")
-    return give_up(array.astype(np.int16))
+    return read_only(array.astype(np.int16))
 
 
 def never_change(classes: NDArray[np.int16]) -> bool:
@@ -98,7 +98,7 @@ def parts_of_labelled(classes: NDArray[np.int16]) -> NDArray[np.int8]:
     parts = np.full(classes.shape[-1], SPLIT_NONE, dtype=np.int8)
     draws = generator(0, "own/vertex_split")
     parts[labelled] = random_parts(draws, len(labelled)) if len(labelled) > 2 else SPLIT_TRAIN
-    return give_up(parts)
+    return read_only(parts)
 
 
 def _numbers(values: Any, what: str) -> NDArray[Any]:

@@ -22,7 +22,7 @@ from dtdg_lab.core.files import writable_folder
 from dtdg_lab.core.rng import key
 from dtdg_lab.core.time_length import LENGTHS, is_offset, parse_length
 from dtdg_lab.datasets.archives import ArchiveMembers, Together, content
-from dtdg_lab.datasets.download import FoundForm, one_at_a_time
+from dtdg_lab.datasets.download import LocalForm, one_at_a_time
 from dtdg_lab.datasets.generators.base import checked_settings, growing_counts
 from dtdg_lab.datasets.registry import Published
 from dtdg_lab.datasets.tables import EdgeTable, StaticTable
@@ -30,7 +30,7 @@ from dtdg_lab.graphs.build import BUILD_VERSION
 from dtdg_lab.graphs.calendar import Calendar
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.intervals import IntervalEdges, IntervalStream, cut_edges
-from dtdg_lab.graphs.snapshot import Snapshot, distinct, give_up, keys_of, sources, targets
+from dtdg_lab.graphs.snapshot import Snapshot, distinct, keys_of, read_only, sources, targets
 from dtdg_lab.graphs.storage import CACHE, graph_folder, holds_graph
 
 # Cut graphs on disk: the first process builds them, all processes map them.
@@ -161,11 +161,11 @@ def _snapshots(
         indptr = np.zeros(len(in_degree) + 1, dtype=np.int64)
         indptr[1:][occupied] = np.add.reduceat(is_born, starts, dtype=np.int64)
         np.cumsum(indptr, out=indptr)
-        yield Snapshot.trusted(give_up(indptr), give_up(src[is_born]))
+        yield Snapshot.trusted(read_only(indptr), read_only(src[is_born]))
 
 
 def read(
-    definition: Published, local_form: FoundForm, *, features: bool = True
+    definition: Published, local_form: LocalForm, *, features: bool = True
 ) -> EdgeTable | IntervalEdges | StaticTable:
     """Read the table of a data set's files, and compare its counts with the published ones.
 
@@ -193,7 +193,7 @@ def read(
 
 
 def sequence(
-    definition: Published, form: FoundForm, options: Mapping[str, Any], *, seed: int
+    definition: Published, form: LocalForm, options: Mapping[str, Any], *, seed: int
 ) -> IntervalEdges | IntervalStream:
     """Return the base intervals of a published data set.
 
@@ -254,7 +254,7 @@ def _cut(definition: Published, table: EdgeTable, options: Mapping[str, Any], so
     return renamed(edges, table.node_ids)
 
 
-def _compare(definition: Published, form: FoundForm, what: str, count: int | None) -> None:
+def _compare(definition: Published, form: LocalForm, what: str, count: int | None) -> None:
     """Warn of counts that differ from the published ones; raise where these were counted in the file itself."""
     published = getattr(definition, what)
     if count is None or published is None or count == published:

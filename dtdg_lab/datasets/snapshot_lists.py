@@ -18,7 +18,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.edge_list import as_array, read_ids, wrong_type
 from dtdg_lab.graphs.intervals import MAX_INTERVALS, IntervalEdges
 from dtdg_lab.graphs.node_numbers import read_nodes
-from dtdg_lab.graphs.snapshot import give_up
+from dtdg_lab.graphs.snapshot import read_only
 
 AUTO = "auto"
 
@@ -322,7 +322,7 @@ class _SnapshotList:
             if values.dtype.kind not in "iufb":
                 raise wrong_type(values, "targets", "numbers")
         with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused
-            return give_up(values.astype(np.float32))
+            return read_only(values.astype(np.float32))
 
     def _tables(self, name: str, argument: str) -> dict[int, NDArray[Any]]:
         """Return a row for each node of each snapshot that has nodes, by the snapshot's number."""

@@ -181,7 +181,7 @@ class Averager:
         """
         return self._steps.take(epoch, steps)
 
-    def taken(self) -> list[Round]:
+    def applied_rounds(self) -> list[Round]:
         """Return and clear the rounds applied since the last call, oldest first."""
         rounds, self.rounds = self.rounds, []
         return rounds

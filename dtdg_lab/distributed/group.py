@@ -358,7 +358,7 @@ class ProcessGroup:
         part._members = GroupMembers(rank, numbers, self.clock_ns, process_group)
         return part
 
-    def beside(self) -> tuple[dist.ProcessGroup, Any]:
+    def second_group(self) -> tuple[dist.ProcessGroup, Any]:
         """Return a second torch group with the same ranks, and a second connection to the store.
 
         They serve asynchronous exchanges that must not mix with this group's. The first call creates both and is
@@ -371,7 +371,7 @@ class ProcessGroup:
             raise PlanError(f"a subgroup of {self.size} rank(s) has no second group: use the group of the run.")
         if self._beside is None:
             # a store's connection serves one thread at a time, and a wait on it would block all others
-            store = self.store.again()
+            store = self.store.reconnect()
             group = dist.new_group(timeout=COLLECTIVE_TIMEOUT)
             dist.all_reduce(torch.zeros(1, device=self.device), group=group)  # NCCL connects at first use
             self._beside = (group, store)

@@ -72,7 +72,7 @@ class Heartbeat:
             self.close()
             raise OtherRankError(f"{self._failure} Detected on rank {self._rank}. Repair the session, resume the run.")
 
-    def hear(self) -> None:
+    def check_failures(self) -> None:
         """Check immediately whether a rank has reported a failure, instead of at the next beat."""
         try:
             self._failure = (self._store.read(f"{self._name}/cause") or b"").decode() or self._failure
@@ -97,7 +97,7 @@ class Heartbeat:
         except RuntimeError as error:
             self._failure = self._failure or f"The run's store cannot be reached ({error})."
 
-    def left(self, timeout_s: float) -> dict[int, int]:
+    def wait_for_leaving(self, timeout_s: float) -> dict[int, int]:
         """Wait for all ranks to stop; return how many values of the store each stopped rank has ignored."""
         end_s = time.monotonic() + timeout_s
         while True:

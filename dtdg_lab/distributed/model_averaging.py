@@ -243,7 +243,7 @@ class ModelAverager(Averager):
             self._announced = self._add("round", 1)
             self._last_round_s = now_s
         if self._announced >= _FAILURE:
-            self._heartbeat.hear()
+            self._heartbeat.check_failures()
             self._heartbeat.check()
         elif self._work is None and self._announced > self._number:
             self._join()
@@ -356,7 +356,7 @@ class ModelAverager(Averager):
         end = time.monotonic() + self._naming_s  # extra time for a loaded machine
         while not self._heartbeat.failure and time.monotonic() < end:
             time.sleep(_POLL_S)
-            self._heartbeat.hear()
+            self._heartbeat.check_failures()
         cause = self._heartbeat.failure or "The rank that caused it is unknown."
         # other ranks may notice this rank's end before the cause
         self.close(f"{cause} Averaging failed on rank {self._rank}: {error}")
@@ -419,7 +419,7 @@ def averager_for(
         )
     if not isinstance(group, ProcessGroup):
         raise ConfigError(f"averaging over {group.size} ranks needs a ProcessGroup, not a {type(group).__name__}.")
-    torch_group, store = group.beside()
+    torch_group, store = group.second_group()
 
     def count(moved: int) -> None:
         group.bytes_sent += moved

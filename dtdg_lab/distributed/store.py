@@ -63,7 +63,7 @@ class SignedStore(dist.Store):
         """Number of values read so far without this run's signature."""
         return self._ignored[0]
 
-    def again(self) -> SignedStore:
+    def reconnect(self) -> SignedStore:
         """Open another connection; a connection serves one thread at a time.
 
         Raises:

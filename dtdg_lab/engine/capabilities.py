@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.distributed.group import Group
     from dtdg_lab.engine.strategy import RecordRows, Strategy
-    from dtdg_lab.network.emulated_network import Slowed
+    from dtdg_lab.network.emulated_network import SlowableLinks
     from dtdg_lab.records.events import Event
 
 RECORDED_PLAN = "recorded_plan"  # key in a strategy's state: the plan of the replayed run
@@ -224,7 +224,7 @@ class ServesFeatures(ABC):
         """Process ids of this rank's helpers; their energy counts for the rank."""
 
     @abstractmethod
-    def slowable_links(self, group: Group) -> Slowed:
+    def slowable_links(self, group: Group) -> SlowableLinks:
         """Return the links that emulated congestion slows; collective."""
 
     @abstractmethod

@@ -171,8 +171,6 @@ def _measured(facts: Facts, name: str, parts: int) -> PartitionMeasures | None:
 
 
 RANKS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-MOST_RANKS = 4096
-QUICK_PARTS, MOST_PARTS = 16, 128  # largest numbers of parts for which partitions are computed
 MEASURED_TOO = ("epoch_s", "rank_bytes")
 KINDS: Mapping[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 

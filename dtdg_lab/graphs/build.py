@@ -16,7 +16,7 @@ from dtdg_lab.core.errors import DataError, UnknownNameError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.graph_data import GraphHash, LabelHash
 from dtdg_lab.graphs.intervals import IntervalEdges, IntervalStream
-from dtdg_lab.graphs.snapshot import LARGEST, Snapshot, give_up, over_time
+from dtdg_lab.graphs.snapshot import LARGEST, Snapshot, over_time, read_only
 from dtdg_lab.graphs.storage import FOLLOWING, Draft, meta_of, put_snapshot
 from dtdg_lab.graphs.windowing import FeatureSmoother, GraphSmoother, IntervalWindow, Windows, check_room
 
@@ -250,13 +250,13 @@ class MemoryCollector:
             fixed: arrays that do not change over time, by name.
             facts: the other fields of DynamicGraph.
         """
-        arrays = {name: give_up(rows[: self.steps]) for name, rows in self._rows.items()}
+        arrays = {name: read_only(rows[: self.steps]) for name, rows in self._rows.items()}
         for name, array in fixed.items():
             vertices = name in ("node_ids", "vertex_split")
             arrays[name] = (
                 array
                 if vertices
-                else over_time(give_up(array), name=name, dtype=array.dtype, steps=self.steps, shape=array.shape)
+                else over_time(read_only(array), name=name, dtype=array.dtype, steps=self.steps, shape=array.shape)
             )
         following = self._following
         if following and len(following) < self.steps:

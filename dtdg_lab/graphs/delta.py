@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dtdg_lab.core.errors import DataError, PlanError
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.snapshot import Snapshot, edge_keys, give_up, keys_of, places_of, sources, targets
+from dtdg_lab.graphs.snapshot import Snapshot, edge_keys, keys_of, places_of, read_only, sources, targets
 
 # The two transfer formats of a snapshot's edges: CSR and pairs of nodes.
 
@@ -183,7 +183,7 @@ def encode(snapshots: Sequence[Snapshot], form: TransferFormat = CSR32, *, diffe
         numbers += pieces
     joined = np.concatenate(numbers or [_NONE], dtype=form.dtype, casting="same_kind")
     values = _values(snapshots) if form.valued(weighted) else None
-    return Payload(Contents(form, nodes, weighted, tuple(parts)), give_up(joined), values)
+    return Payload(Contents(form, nodes, weighted, tuple(parts)), read_only(joined), values)
 
 
 def decode(payload: Payload) -> list[Snapshot]:
@@ -209,7 +209,7 @@ def decode(payload: Payload) -> list[Snapshot]:
             indptr = indptr + _offsets(rises, targets(gone), contents.nodes)
             indices = sources(keys)
         weights = payload.values[values_at] if contents.weighted and payload.values is not None else None
-        snapshots.append(Snapshot.trusted(give_up(indptr), give_up(indices), weights))
+        snapshots.append(Snapshot.trusted(read_only(indptr), read_only(indices), weights))
     return snapshots
 
 
@@ -279,7 +279,7 @@ def _values(snapshots: Sequence[Snapshot]) -> NDArray[np.float32]:
         np.ones(snapshot.num_edges, np.float32) if snapshot.weights is None else snapshot.weights
         for snapshot in snapshots
     ]
-    return give_up(np.concatenate(parts or [np.empty(0, np.float32)]))
+    return read_only(np.concatenate(parts or [np.empty(0, np.float32)]))
 
 
 def _common(snapshots: Sequence[Snapshot]) -> tuple[int, bool]:

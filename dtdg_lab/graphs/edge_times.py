@@ -220,7 +220,7 @@ def _nanoseconds(array: NDArray[Any]) -> NDArray[Any]:
 _CENTURY = 36_525 * 86_400e9  # in nanoseconds
 
 
-class SpokenTimes:
+class TimeFormatter:
     """Formats the times of edges for messages.
 
     Args:

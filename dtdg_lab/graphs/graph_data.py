@@ -21,9 +21,9 @@ from dtdg_lab.graphs.snapshot import (
     check_ids,
     check_range,
     frozen,
-    give_up,
     node_arrays,
     over_time,
+    read_only,
     repeats,
     stored_once,
 )
@@ -172,7 +172,7 @@ class GraphData:
     @cached_property
     def num_edges(self) -> NDArray[np.int64]:
         """Distinct directed edges of every snapshot, shape (T,)."""
-        return give_up(np.array([snapshot.num_edges for snapshot in self.snapshots], dtype=np.int64))
+        return read_only(np.array([snapshot.num_edges for snapshot in self.snapshots], dtype=np.int64))
 
     @property
     def follows_next(self) -> bool:

@@ -16,7 +16,7 @@ from dtdg_lab.core.errors import DataError, UnknownNameError
 from dtdg_lab.graphs import pieces, snapshot
 from dtdg_lab.graphs.calendar import Calendar
 from dtdg_lab.graphs.edge_list import check_weights, read_ids, read_weights
-from dtdg_lab.graphs.edge_times import SpokenTimes, read_times
+from dtdg_lab.graphs.edge_times import TimeFormatter, read_times
 from dtdg_lab.graphs.node_numbers import number_nodes
 
 
@@ -254,7 +254,7 @@ def cut_edges(
     sources, targets, times = _vectors(src, dst, time)
     dates = times.dtype.kind == "M"
     times = times.view(np.int64) if dates else times
-    spoken = SpokenTimes(times, dates=dates)
+    spoken = TimeFormatter(times, dates=dates)
     weights = read_weights(weight, len(sources))
     node_ids, sources, targets = number_nodes(sources, targets, bipartite=bipartite, nodes=nodes)
     if drop_first:
@@ -267,7 +267,7 @@ def cut_edges(
         sources, targets, times = sources[later], targets[later], times[later]
         weights = None if weights is None else weights[later]
     fill = _by_time if cut_by == "time" else _by_edges
-    interval, count = fill(times, cut, window, SpokenTimes(times, dates=dates))
+    interval, count = fill(times, cut, window, TimeFormatter(times, dates=dates))
     if drop_partial and not cut and not _is_full(times, _window(window), count, cut_by):
         if count == 1:
             raise DataError(
@@ -284,7 +284,7 @@ def cut_edges(
         num_intervals=count,
         num_nodes=len(node_ids),
         weight=weights,
-        node_ids=snapshot.give_up(node_ids),
+        node_ids=snapshot.read_only(node_ids),
     )
 
 
@@ -301,7 +301,7 @@ def _vectors(src: ArrayLike, dst: ArrayLike, time: ArrayLike) -> tuple[_Vector, 
 
 
 def _by_time(
-    times: _Vector, cut: int, window: float | Calendar | None, spoken: SpokenTimes
+    times: _Vector, cut: int, window: float | Calendar | None, spoken: TimeFormatter
 ) -> tuple[NDArray[Any], int]:
     """Return the base interval of every time, shape (E,), and the number of intervals."""
     first, last = times.min(), times.max()
@@ -397,7 +397,7 @@ def _many(count: float) -> str:
 
 
 def _by_edges(
-    times: _Vector, cut: int, window: float | Calendar | None, spoken: SpokenTimes
+    times: _Vector, cut: int, window: float | Calendar | None, spoken: TimeFormatter
 ) -> tuple[NDArray[Any], int]:
     """Return the base interval of every edge by its rank in time, shape (E,), and the number of intervals."""
     edges, ascending = len(times), np.sort(times)

@@ -70,7 +70,7 @@ def refuse_masked(array: Any, name: str) -> None:
         )
 
 
-def give_up(array: NDArray[Any]) -> NDArray[Any]:
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
     """Make an array read-only and return it, for arrays that their maker does not change again."""
     array.setflags(write=False)
     return array
@@ -335,7 +335,7 @@ class EdgeSet:
         self.num_nodes = snapshot.num_nodes
         src, dst = snapshot.indices, snapshot.rows()
         different = src != dst
-        self.numbers: Ints = give_up(np.sort(self.number(src[different], dst[different])))
+        self.numbers: Ints = read_only(np.sort(self.number(src[different], dst[different])))
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -484,4 +484,6 @@ def snapshot_of_rows(
     """Return the snapshot of rising keys without duplicates; ``in_degree`` counts each target's keys, (N,)."""
     indptr = np.zeros(len(in_degree) + 1, dtype=np.int64)
     np.cumsum(in_degree, out=indptr[1:])
-    return Snapshot.trusted(give_up(indptr), give_up(sources(keys)), None if weights is None else give_up(weights))
+    return Snapshot.trusted(
+        read_only(indptr), read_only(sources(keys)), None if weights is None else read_only(weights)
+    )

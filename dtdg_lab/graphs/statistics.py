@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.files import replacing
 from dtdg_lab.graphs.graph_data import GraphData
-from dtdg_lab.graphs.snapshot import edge_keys, give_up, repeats, stored_once
+from dtdg_lab.graphs.snapshot import edge_keys, read_only, repeats, stored_once
 from dtdg_lab.graphs.storage import cache_folder
 
 if TYPE_CHECKING:
@@ -198,20 +198,20 @@ def describe(graph: GraphData) -> GraphStatistics:
         features=graph.num_features,
         self_loops=sum(loops for _, loops in series),
         edges=graph.num_edges,
-        active=give_up(np.array([active for active, _ in series], dtype=np.int64)),
-        jaccard=give_up(overlap[:, 0].copy()),
-        kept=give_up(overlap[:, 1].copy()),
+        active=read_only(np.array([active for active, _ in series], dtype=np.int64)),
+        jaccard=read_only(overlap[:, 0].copy()),
+        kept=read_only(overlap[:, 1].copy()),
         empty=runs_of(graph.num_edges == 0),
         in_degrees=_quantiles(histogram),
         tail=fit_tail(histogram),
-        degrees=give_up(degrees),
-        degree_counts=give_up(histogram[degrees]),
+        degrees=read_only(degrees),
+        degree_counts=read_only(histogram[degrees]),
         classes=classes,
         unlabelled=unlabelled,
         persistence_mse=float(errors[:, 0].mean()),
         mean_mse=float(errors[:, 1].mean()),
-        persistence_errors=give_up(errors[:, 0].copy()),
-        mean_errors=give_up(errors[:, 1].copy()),
+        persistence_errors=read_only(errors[:, 0].copy()),
+        mean_errors=read_only(errors[:, 1].copy()),
     )
 
 
@@ -322,7 +322,7 @@ def statistics_of(graph: GraphData) -> GraphStatistics:
 def _from_dict(values: dict[str, Any]) -> GraphStatistics:
     """Return the statistics from the values of ``GraphStatistics.to_dict``."""
     series = {
-        name: give_up(np.array(values[name], dtype=np.int64 if name in _INTEGERS else np.float64)) for name in SERIES
+        name: read_only(np.array(values[name], dtype=np.int64 if name in _INTEGERS else np.float64)) for name in SERIES
     }
     tail = values["tail"]
     return GraphStatistics(

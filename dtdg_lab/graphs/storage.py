@@ -26,7 +26,7 @@ from dtdg_lab.core.source_code import PARSING
 from dtdg_lab.core.system_errors import explain, is_refusal, reading
 from dtdg_lab.core.units import as_path
 from dtdg_lab.graphs.graph_data import GraphData
-from dtdg_lab.graphs.snapshot import Snapshot, give_up, over_time
+from dtdg_lab.graphs.snapshot import Snapshot, over_time, read_only
 from dtdg_lab.graphs.windowing import CutCounts
 
 # Folders of arrays on disk: their location, and reading them as memory maps.
@@ -132,7 +132,7 @@ def read(folder: Path, *, mmap: bool) -> tuple[dict[str, NDArray[Any]], dict[str
             with PARSING:  # of the header: the pages are read after it
                 pages = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
             # a plain array, over the same pages where they are kept: slicing it is faster
-            arrays[name] = give_up(np.asarray(pages) if mmap else np.array(pages))
+            arrays[name] = read_only(np.asarray(pages) if mmap else np.array(pages))
     return arrays, meta
 
 

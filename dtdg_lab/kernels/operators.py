@@ -67,7 +67,7 @@ class EdgeSource(Protocol):
     def column_degrees(self, direction: str) -> Tensor:
         """Return the weighted degree of each column of ``adjacency("in")`` along a direction, (M,)."""
 
-    def drawn_share(self, direction: str) -> Tensor | None:
+    def sampled_share(self, direction: str) -> Tensor | None:
         """Return the sampled share of each row's neighbours, (n,); None without sampling."""
 
     def own_weights(self, direction: str) -> Tensor | None:
@@ -126,7 +126,7 @@ class SnapshotSource:
             self._degrees[direction] = edges.row_sums() if checked(direction) == "in" else edges.column_sums()
         return self._degrees[direction]
 
-    def drawn_share(self, direction: str) -> Tensor | None:
+    def sampled_share(self, direction: str) -> Tensor | None:
         """Return None: neighbours are not sampled."""
         return None
 
@@ -341,9 +341,9 @@ class Operators:
         """Return the adjacency along a direction, ``in`` or ``out``, (n, M)."""
         return self._source.adjacency(direction)
 
-    def drawn_share(self, direction: str) -> Tensor | None:
+    def sampled_share(self, direction: str) -> Tensor | None:
         """Return the sampled share of each row's neighbours, (n,); None without sampling."""
-        return self._source.drawn_share(direction)
+        return self._source.sampled_share(direction)
 
     def own_weights(self, direction: str) -> Tensor | None:
         """Return the weight of each edge in the graph, (E,); None without weights."""

@@ -41,7 +41,7 @@ from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, checked_times,
 from dtdg_lab.visualization.chart import Figure
 
 
-class _Bench(Shown):
+class _BenchWidget(Shown):
     """Widgets that the learner changes, above a sentence and a chart of the consequences."""
 
     def __init__(self, head: str, *widgets: Any) -> None:
@@ -83,7 +83,7 @@ MOST_STAGES = 8  # number of menus that fit next to each other
 _POLICIES = ("dqn", "bandit", "random")
 
 
-class BatchBench(_Bench):
+class BatchBench(_BenchWidget):
     """Menus for the batch size in each stage of a simulated training, and the total time to the target.
 
     Every choice reruns the simulation and redraws the chart; ``set`` does the same from code. The plan starts with the
@@ -205,7 +205,7 @@ _EVEN = "none"
 _LATE_MS = 1.0  # delay above which a reply counts as late
 
 
-class CacheBench(_Bench):
+class CacheBench(_BenchWidget):
     """Buttons for the window and the prioritized owner at each rebuild of one simulated run, and the resulting costs.
 
     The learner decides where policies do and sees the same observations: the estimated delay of each owner's replies,
@@ -444,7 +444,7 @@ _SCHEDULERS = (PSG, "consecutive", "longest_first", "fold", "dygnex_greedy", "be
 _LIMIT_S = 0.2  # time limit for schedulers that search, since a dragged slider must respond immediately
 
 
-class ScheduleBench(_Bench):
+class ScheduleBench(_BenchWidget):
     """Sliders for the times of a few groups, a choice of schedulers, and the Gantt chart of the resulting schedule.
 
     Every move of a slider makes a new schedule and redraws the chart; ``set`` does the same from code. Times are

@@ -33,7 +33,7 @@ class GraphView:
     A view may have S snapshots, stacked block-diagonally (rows s n .. (s + 1) n - 1 are snapshot s). Its methods then
     work on all of them at once, transparently to the model. A model calls :meth:`gcn`, :meth:`mean`,
     :meth:`attention`, :meth:`messages` and :meth:`top`. A subclass defines :meth:`pull`, :meth:`columns`,
-    :meth:`edges` and ``top``, and optionally :meth:`num_targets` and :meth:`drawn_share`.
+    :meth:`edges` and ``top``, and optionally :meth:`num_targets` and :meth:`sampled_share`.
     """
 
     @property
@@ -100,7 +100,7 @@ class GraphView:
             ) from error
         received = sent.new_zeros(self.num_targets(x, edges), *sent.shape[1:])
         if reduce == "sum":
-            total, share = received.index_add(0, target, sent), self.drawn_share(edges)
+            total, share = received.index_add(0, target, sent), self.sampled_share(edges)
             return total if share is None else total / share.view(-1, *(1,) * (sent.ndim - 1)).to(sent.dtype)
         index = target.view(-1, *(1,) * (sent.ndim - 1)).expand_as(sent)
         return received.scatter_reduce(0, index, sent, reduce, include_self=False)
@@ -143,7 +143,7 @@ class GraphView:
         """Return the number of rows that receive along a direction; they are the first rows of x."""
         return len(x)
 
-    def drawn_share(self, direction: str) -> Tensor | None:
+    def sampled_share(self, direction: str) -> Tensor | None:
         """Return the sampled share of each row's neighbours, (n,); None without sampling."""
         return None
 

@@ -62,7 +62,7 @@ class KernelLinks:
             self._netem = netem
 
 
-class Slowed(Protocol):
+class SlowableLinks(Protocol):
     """A mechanism that slows links between parts down."""
 
     def set_links(self, links: LinkState) -> None:
@@ -134,7 +134,7 @@ class EmulatedNetwork:
             emulate the links.
     """
 
-    def __init__(self, config: RunConfig, slowed: Slowed | None = None) -> None:
+    def __init__(self, config: RunConfig, slowed: SlowableLinks | None = None) -> None:
         self._slowed = slowed
         self._current: LinkState | None = None
         self._recorded: LinkState | None = None

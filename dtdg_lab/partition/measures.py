@@ -20,7 +20,7 @@ from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.system_errors import DAMAGE
 from dtdg_lab.datasets.download import one_at_a_time
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.snapshot import Snapshot, give_up
+from dtdg_lab.graphs.snapshot import Snapshot, read_only
 from dtdg_lab.graphs.snapshot import distinct as distinct_of_sorted
 from dtdg_lab.graphs.storage import cache_folder
 from dtdg_lab.partition.neighbourhoods import count_replicated
@@ -152,7 +152,7 @@ class PartitionMeasures:
             value = getattr(self, name)
             for array in value.values() if isinstance(value, Mapping) else (value,):
                 if isinstance(array, np.ndarray):
-                    give_up(array)
+                    read_only(array)
 
     @property
     def parts(self) -> int:

@@ -14,8 +14,8 @@ from dtdg_lab.graphs.snapshot import (
     Snapshot,
     distinct,
     edge_keys,
-    give_up,
     keys_of,
+    read_only,
     snapshot_of_rows,
     stable_order,
     targets,
@@ -219,7 +219,7 @@ def _with_edges(snapshot: Snapshot, number: NDArray[np.int32]) -> tuple[NDArray[
     if len(busy):
         number[busy] = np.arange(len(busy), dtype=np.int32)
         indptr = np.append(snapshot.indptr[busy], snapshot.num_edges)  # omitted rows are empty
-        snapshot = Snapshot.trusted(give_up(indptr), give_up(number[snapshot.indices]))
+        snapshot = Snapshot.trusted(read_only(indptr), read_only(number[snapshot.indices]))
     return busy, snapshot
 
 

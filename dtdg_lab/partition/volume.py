@@ -10,7 +10,7 @@ import numpy as np
 from dtdg_lab.config.model_facts import PASSES, Pull
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.plans import Partition
-from dtdg_lab.graphs.snapshot import Snapshot, give_up
+from dtdg_lab.graphs.snapshot import Snapshot, read_only
 from dtdg_lab.partition.measures import Counts, PartitionMeasures, pulled_rows
 
 
@@ -79,7 +79,7 @@ class Volume:
 
     def __post_init__(self) -> None:
         for counts in (*self.rows.values(), *self.numbers.values()):
-            give_up(counts)
+            read_only(counts)
 
     def __add__(self, other: Volume) -> Volume:
         return Volume(

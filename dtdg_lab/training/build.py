@@ -28,7 +28,7 @@ from dtdg_lab.graphs.sealed import begin_training, sealed, unsealed
 from dtdg_lab.graphs.split import Split, split
 from dtdg_lab.kernels.optimizers import OPTIMIZERS
 from dtdg_lab.models.base import DynamicModel, make_model
-from dtdg_lab.network.emulated_network import EmulatedNetwork, RankLinks, Slowed
+from dtdg_lab.network.emulated_network import EmulatedNetwork, RankLinks, SlowableLinks
 from dtdg_lab.network.linked_group import LinkedGroup
 from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.collective import together
@@ -131,7 +131,7 @@ def build(
         cleanup.callback(strategy.close)
         network = None
         if "congestion" in system.parts:
-            slowed: Slowed | None = None
+            slowed: SlowableLinks | None = None
             if linked is not None and group.size > 1:
                 slowed = RankLinks(linked)
             elif isinstance(strategy, ServesFeatures):

@@ -175,7 +175,7 @@ class Averaged(Synchronous):
 
     def rounds(self) -> list[Round]:
         """Return the rounds applied since the last call."""
-        return self._averager.taken()
+        return self._averager.applied_rounds()
 
     def apply_settings(self, config: RunConfig) -> None:
         """Set the averaging period."""

@@ -91,7 +91,7 @@ def rebuild(
 
 
 @dataclass(frozen=True, slots=True)
-class Settlement:
+class RequestOutcome:
     """Outcome of the requests that waited for the end of an epoch.
 
     Attributes:
@@ -105,11 +105,11 @@ class Settlement:
     refused: list[tuple[Changes, str]]
 
 
-def settle(
+def apply_requests(
     requests: Sequence[Changes],
     merge: Callable[[Sequence[Changes]], Changes],
     make: Callable[[Changes], tuple[Rebuilt | None, str]],
-) -> Settlement:
+) -> RequestOutcome:
     """Apply the requests together, or as many of them as possible; collective if ``make`` is.
 
     If they fail together, each is tried on top of the accepted ones, oldest first. A refused request is tried again
@@ -123,9 +123,9 @@ def settle(
     merged_changes = merge(requests)
     rebuilt, reason = make(merged_changes)
     if rebuilt is not None:
-        return Settlement(rebuilt, merged_changes, [])
+        return RequestOutcome(rebuilt, merged_changes, [])
     if len(requests) == 1:
-        return Settlement(None, {}, [(requests[0], reason)])
+        return RequestOutcome(None, {}, [(requests[0], reason)])
     failed, accepted = [(merged_changes, reason)], [False] * len(requests)
     reasons, settings, changed = [""] * len(requests), dict[str, Any](), True
     while changed:
@@ -149,9 +149,9 @@ def settle(
     if settings and rebuilt is None:  # closed for a later trial that failed
         rebuilt, reason = make(settings)
         if rebuilt is None:
-            return Settlement(None, {}, [(request, reasons[i] or reason) for i, request in enumerate(requests)])
+            return RequestOutcome(None, {}, [(request, reasons[i] or reason) for i, request in enumerate(requests)])
     refused = [(request, reasons[i]) for i, request in enumerate(requests) if not accepted[i]]
-    return Settlement(rebuilt, settings, refused)
+    return RequestOutcome(rebuilt, settings, refused)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,25 +184,25 @@ class Rebuilder:
         if not state.settings.requests or state.position.iteration:
             return False
         started_ns = time.time_ns()
-        settlement = self._settle(state.settings.requests)
+        outcome = self._settle(state.settings.requests)
         state.settings.requests = []
-        for changes, reason in settlement.refused:
+        for changes, reason in outcome.refused:
             self.requests.refuse(changes, reason)
-        is_replaced = settlement.rebuilt is not None
-        if settlement.rebuilt is not None:
-            self._replace(settlement.rebuilt, settlement.changes, started_ns)
-        del settlement
+        is_replaced = outcome.rebuilt is not None
+        if outcome.rebuilt is not None:
+            self._replace(outcome.rebuilt, outcome.changes, started_ns)
+        del outcome
         gc.collect()  # sequences are in reference cycles, and memory may not hold two of them
         return is_replaced
 
-    def _settle(self, requests: list[Changes]) -> Settlement:
+    def _settle(self, requests: list[Changes]) -> RequestOutcome:
         """Apply or refuse requests; a replay refuses the same ones as the recorded run."""
         state, synchronous = self.state, self.state.synchronous
         reasons = self.control.refusals(state.position.step, requests, synchronous=synchronous)
         refused = [(changes, reason) for changes, reason in zip(requests, reasons, strict=True) if reason]
         allowed = [changes for changes, reason in zip(requests, reasons, strict=True) if not reason]
         if not allowed:
-            return Settlement(None, {}, refused)
+            return RequestOutcome(None, {}, refused)
         config, memory = state.config, replace(state.checkpoint(), waiting=[])
         memory.plan.update(self.control.recorded_plan(state.position, synchronous=synchronous))
 
@@ -210,8 +210,8 @@ class Rebuilder:
             graph, group, previous = state.graph, state.group, state.components
             return rebuild(config, changes, memory, graph, group, device=state.device, previous=previous)
 
-        settlement = settle(allowed, partial(merged, config), make)
-        return replace(settlement, refused=[*refused, *settlement.refused])
+        outcome = apply_requests(allowed, partial(merged, config), make)
+        return replace(outcome, refused=[*refused, *outcome.refused])
 
     def _replace(self, rebuilt: Rebuilt, changes: Changes, started_ns: int) -> None:
         state, was_synchronous = self.state, self.state.synchronous

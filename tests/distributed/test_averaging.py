@@ -124,7 +124,7 @@ def follow_words(group: Group, changes: int) -> dict[str, Any]:
         time.sleep(0.001)
     averager.finish()
     return {
-        "words": [(one.number, one.control_state) for one in averager.taken()],
+        "words": [(one.number, one.control_state) for one in averager.applied_rounds()],
         "applied": applied,
         "end": parameters,
     }
@@ -174,8 +174,8 @@ def pause_and_stop(group: Group) -> dict[str, Any]:
         "paused_step": paused_step,
         "periods_s": periods_s,
         "step": step,
-        "rounds": averager.taken(),
-        "left": averager.taken(),
+        "rounds": averager.applied_rounds(),
+        "left": averager.applied_rounds(),
         "parameters": parameters,
     }
 
@@ -201,9 +201,9 @@ def one_after_another(group: Group) -> dict[str, Any]:
                 time.sleep(0.001)
                 one_step(parameters, group.rank, averager.agreed.choice)
                 averager.control()
-        kept.append(group.beside())
+        kept.append(group.second_group())
         start, step = averager.agreed, averager.step
-        logs.append(averager.taken())
+        logs.append(averager.applied_rounds())
         ends.append((averager.agreed, averager.step, parameters.clone()))
     counted = (group.bytes_sent, group.bytes_received)
     same = all(one[0] is kept[0][0] and one[1] is kept[0][1] for one in kept)

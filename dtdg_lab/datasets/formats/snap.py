@@ -11,7 +11,7 @@ import numpy as np
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.datasets.formats import text as txt
 from dtdg_lab.datasets.tables import EdgeTable
-from dtdg_lab.graphs.snapshot import give_up
+from dtdg_lab.graphs.snapshot import read_only
 
 
 def _edges(
@@ -173,7 +173,7 @@ def parse_reddit_hyperlinks(data: bytes | Mapping[str, bytes], source: str) -> E
     )
     ends = [pa.chunked_array([chunk for file in files for chunk in file[end].chunks]) for end in ("source", "target")]
     src, dst, names = txt.numbered(*ends)
-    time, sentiment = (give_up(np.concatenate([file[column] for file in files])) for column in ("time", "sentiment"))
+    time, sentiment = (read_only(np.concatenate([file[column] for file in files])) for column in ("time", "sentiment"))
     return EdgeTable(src, dst, time, weight=sentiment, node_ids=names)
 
 

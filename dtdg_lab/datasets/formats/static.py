@@ -16,7 +16,7 @@ from dtdg_lab.datasets import tables
 from dtdg_lab.datasets.archives import ArchiveMembers, find_part, part, read_npz, read_pickle, unpacked
 from dtdg_lab.datasets.formats import text as txt
 from dtdg_lab.datasets.tables import MAX_ID, MAX_NODES, StaticTable
-from dtdg_lab.graphs.snapshot import give_up
+from dtdg_lab.graphs.snapshot import read_only
 
 # A static graph as two csv files: ``nodes.csv`` (node,label,split,feature_indices) and ``edges.csv`` (src,dst).
 
@@ -64,9 +64,9 @@ def parse_nodes_edges(data: Mapping[str, bytes], source: str) -> StaticTable:
         src,
         dst,
         nodes,
-        features=give_up(_features(rows["feature_indices"], node, called)),
-        classes=give_up(rows["label"][order].astype(np.int16)),
-        vertex_split=give_up(_split(rows["split"], body, called)[order]),
+        features=read_only(_features(rows["feature_indices"], node, called)),
+        classes=read_only(rows["label"][order].astype(np.int16)),
+        vertex_split=read_only(_split(rows["split"], body, called)[order]),
     )
 
 
@@ -153,7 +153,7 @@ def parse_ogb(
     if both_directions:
         src, dst = txt.doubled(src, dst)
     return StaticTable(
-        src, dst, nodes, features=feature_rows, classes=give_up(classes), vertex_split=_split_ogb(data, nodes, source)
+        src, dst, nodes, features=feature_rows, classes=read_only(classes), vertex_split=_split_ogb(data, nodes, source)
     )
 
 
@@ -197,10 +197,10 @@ def _read_npz(data: Mapping[str, bytes], source: str, *, features: bool) -> _Gra
             f"{called}: node_feat of type {feature_rows.dtype}, shape {feature_rows.shape}; finite (N, F) is needed."
         )
     with np.errstate(over="ignore"):
-        feature_rows = None if feature_rows is None else give_up(feature_rows.astype(np.float32, copy=False))
+        feature_rows = None if feature_rows is None else read_only(feature_rows.astype(np.float32, copy=False))
     if feature_rows is not None and not _finite(feature_rows):
         raise DataError(f"{called}: node_feat has numbers that float32 cannot hold. Fetch the file again.")
-    src, dst = (give_up(np.ascontiguousarray(edge, dtype=np.int64)) for edge in edges)
+    src, dst = (read_only(np.ascontiguousarray(edge, dtype=np.int64)) for edge in edges)
     return src, dst, nodes, _labels(labels, f"{source} (node-label.npz)"), feature_rows
 
 
@@ -248,7 +248,7 @@ def _split_ogb(data: Mapping[str, bytes], nodes: int, source: str) -> NDArray[np
                 f"{source} ({name}.csv) has nodes of another split too; each may be in one. Fetch it again."
             )
         split[vertices] = code
-    return give_up(split)
+    return read_only(split)
 
 
 def _csv(
@@ -328,9 +328,9 @@ def parse_planetoid(data: Mapping[str, bytes], source: str) -> StaticTable:
         src,
         dst,
         nodes,
-        features=give_up(_features_planetoid(train_rows[0], test_rows[0], test, nodes, source)),
-        classes=give_up(_placed(train_rows[1], test_rows[1], test, nodes)),
-        vertex_split=give_up(_split_planetoid(train_count, labelled_count, test, nodes)),
+        features=read_only(_features_planetoid(train_rows[0], test_rows[0], test, nodes, source)),
+        classes=read_only(_placed(train_rows[1], test_rows[1], test, nodes)),
+        vertex_split=read_only(_split_planetoid(train_count, labelled_count, test, nodes)),
     )
 
 

@@ -15,7 +15,7 @@ from dtdg_lab.datasets.archives import part
 from dtdg_lab.datasets.formats import text as txt
 from dtdg_lab.datasets.tables import MAX_ID, EdgeTable
 from dtdg_lab.graphs.intervals import IntervalEdges
-from dtdg_lab.graphs.snapshot import give_up
+from dtdg_lab.graphs.snapshot import read_only
 
 # Transactions between accounts in the csv files of AMLSim and its relatives; columns are found by name.
 # names in AMLSim's converted log, in its raw log (PaySim's columns), and in its published samples
@@ -103,13 +103,13 @@ def parse_elliptic(data: Mapping[str, bytes], source: str) -> IntervalEdges:
     classes[step, np.arange(nodes)] = labels
     by_step = np.argsort(step[src], kind="stable")
     return IntervalEdges(
-        give_up(src[by_step]),
-        give_up(dst[by_step]),
-        give_up(step[src[by_step]]),
+        read_only(src[by_step]),
+        read_only(dst[by_step]),
+        read_only(step[src[by_step]]),
         steps,
         nodes,
         features=txt.side_by_side(rows, [name for name in columns if name.startswith("feature")], nodes),
-        classes=give_up(classes),
+        classes=read_only(classes),
         node_ids=rows["transaction"],
     )
 
@@ -361,9 +361,9 @@ def _tennis(content: _Tennis, source: str, encoding: str) -> IntervalEdges:
         [hour.edges for hour in hours],
         [hour.weights for hour in hours],
         source,
-        features=give_up(_one_hot(features, source) if encoding == "one_hot" else features.astype(np.float32)),
-        targets=give_up(np.concatenate([degrees[1:], degrees[-1:]])),
-        persistence=give_up(degrees),
+        features=read_only(_one_hot(features, source) if encoding == "one_hot" else features.astype(np.float32)),
+        targets=read_only(np.concatenate([degrees[1:], degrees[-1:]])),
+        persistence=read_only(degrees),
         node_ids=_names(content.node_ids, nodes, source),
     )
 
@@ -403,9 +403,9 @@ def _windows(signal: NDArray[np.float64], lags: int, value_count: int, source: s
     values = signal.astype(np.float32)
     past = np.lib.stride_tricks.sliding_window_view(values[:-1], lags, axis=0)
     return {
-        "features": give_up(np.ascontiguousarray(past)),
-        "targets": give_up(values[lags:].copy()),
-        "persistence": give_up(values[lags - 1 : -1].copy()),
+        "features": read_only(np.ascontiguousarray(past)),
+        "targets": read_only(values[lags:].copy()),
+        "persistence": read_only(values[lags - 1 : -1].copy()),
     }
 
 
@@ -438,7 +438,14 @@ def _sequence(
             )
     weight = None if weights is None else np.array(list(chain.from_iterable(weights)), dtype=np.float64)
     return IntervalEdges(
-        give_up(src.copy()), give_up(dst.copy()), interval, steps, nodes, weight=weight, targets=targets, **node_values
+        read_only(src.copy()),
+        read_only(dst.copy()),
+        interval,
+        steps,
+        nodes,
+        weight=weight,
+        targets=targets,
+        **node_values,
     )
 
 
@@ -464,4 +471,4 @@ def _names(names: _Named | None, nodes: int, source: str) -> NDArray[Any] | None
         raise DataError(
             f"{source}: node_ids does not give each of the nodes 0 to {nodes - 1} one name. Fetch the file again."
         )
-    return give_up(np.array(sorted(names, key=names.__getitem__)))
+    return read_only(np.array(sorted(names, key=names.__getitem__)))

@@ -17,7 +17,7 @@ from dtdg_lab.core.errors import DataError
 from dtdg_lab.datasets.tables import MAX_ID
 from dtdg_lab.graphs.edge_list import MAX_ID_LENGTH
 from dtdg_lab.graphs.edge_times import OUT_OF_RANGE
-from dtdg_lab.graphs.snapshot import give_up
+from dtdg_lab.graphs.snapshot import read_only
 
 # Stack columns of numbers into one array.
 
@@ -34,7 +34,7 @@ def side_by_side(rows: dict[str, Any], names: Iterable[str], count: int) -> NDAr
     block = np.empty((count, len(names)), dtype=np.float32)
     for number, name in enumerate(names):
         block[:, number] = rows.pop(name)
-    return give_up(block)
+    return read_only(block)
 
 
 # Dense arrays of sparse features, limited by the size of the file's content.
@@ -375,7 +375,7 @@ def _checked(column: Any, kind: ColumnKind) -> Any:
         values = column.to_numpy()
         if kind in (STAMP, STAMP_UTC):
             values = values.astype("datetime64[s]").astype(np.int64)
-        column = give_up(values)
+        column = read_only(values)
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise ValueError("a number is not finite")
     if kind.minimum is not None and kind.maximum is not None and len(values):
@@ -578,7 +578,7 @@ def numbered(src: Any, dst: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], 
     names = names.take(pc.sort_indices(names if integers is None else integers))
     numbers = pc.index_in(both, value_set=names).to_numpy().astype(np.int64)
     ids = np.array(names.to_pylist()) if integers is None else np.sort(integers.to_numpy())
-    return give_up(numbers[: len(src)]), give_up(numbers[len(src) :]), give_up(ids)
+    return read_only(numbers[: len(src)]), read_only(numbers[len(src) :]), read_only(ids)
 
 
 def distinct_ids(names: Any, *, as_text: bool = False) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -655,7 +655,7 @@ def shifted(users: NDArray[np.int64], items: NDArray[np.int64], source: str) -> 
             f"{source} numbers one side to {users.max():,} and the other to {items.max():,}; together at most "
             f"{MAX_ID:,} is allowed. Renumber the nodes, for example with from_csv."
         )
-    return give_up(moved)
+    return read_only(moved)
 
 
 # Undirected links as edges: each in both directions, without repeats and links of a node to itself.
@@ -671,4 +671,4 @@ def doubled(src: NDArray[np.int64], dst: NDArray[np.int64]) -> tuple[NDArray[np.
     apart = src != dst
     src, dst = src[apart], dst[apart]
     keys = np.unique(np.concatenate([src << 32 | dst, dst << 32 | src]))
-    return give_up(keys >> 32), give_up(keys & (2**32 - 1))
+    return read_only(keys >> 32), read_only(keys & (2**32 - 1))

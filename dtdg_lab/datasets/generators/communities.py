@@ -23,7 +23,7 @@ from dtdg_lab.core.rng import generator
 from dtdg_lab.datasets.generators import base
 from dtdg_lab.datasets.generators.base import Generated, Keys, Propose, checked_settings
 from dtdg_lab.graphs.intervals import IntervalStream
-from dtdg_lab.graphs.snapshot import Snapshot, give_up, keys_of, sources, targets
+from dtdg_lab.graphs.snapshot import Snapshot, keys_of, read_only, sources, targets
 
 Classes = NDArray[np.int16]
 MOST_BYTES = 16 << 30  # limit of the classes
@@ -81,7 +81,7 @@ class Communities(Generated):
             rows=edges * snapshots,
             make=partial(_snapshots, seed, cells, classes, edges),
             classes=classes if drift else classes[0],
-            vertex_split=None if drift else give_up(base.random_parts(generator(seed, "communities/parts"), nodes)),
+            vertex_split=None if drift else read_only(base.random_parts(generator(seed, "communities/parts"), nodes)),
         )
 
     def _check_room(self, nodes: int, edges: int, communities: int, largest: float) -> None:
@@ -111,7 +111,7 @@ def _drifting(seed: int, nodes: int, snapshots: int, communities: int, drift: fl
     first = np.empty(nodes, dtype=np.int16)
     first[generator(seed, "communities/first").permutation(nodes)] = np.arange(nodes) % communities
     if not drift:
-        return np.broadcast_to(give_up(first), (snapshots, nodes))
+        return np.broadcast_to(read_only(first), (snapshots, nodes))
     classes = np.empty((snapshots, nodes), dtype=np.int16)
     classes[0] = first
     leave = np.floor(np.arange(snapshots) * (drift * nodes / communities) + 1e-9).astype(np.int64)
@@ -124,7 +124,7 @@ def _drifting(seed: int, nodes: int, snapshots: int, communities: int, drift: fl
             # the j-th movers of all communities move by the same number of communities: as many arrive as leave
             far = draws.integers(1, communities, count)
             classes[interval, movers] = (np.arange(communities)[:, None] + far) % communities
-    return give_up(classes)
+    return read_only(classes)
 
 
 def _starts(nodes: int, communities: int) -> NDArray[np.int64]:

@@ -22,7 +22,7 @@ from dtdg_lab.core.rng import generator
 from dtdg_lab.datasets.generators import base
 from dtdg_lab.datasets.generators.base import Generated, Keys, checked_settings
 from dtdg_lab.graphs.intervals import IntervalStream
-from dtdg_lab.graphs.snapshot import Snapshot, give_up, keys_of
+from dtdg_lab.graphs.snapshot import Snapshot, keys_of, read_only
 
 # Money-laundering schemes planted among accounts: fan-in, fan-out, cycle, scatter-gather.
 #
@@ -191,8 +191,8 @@ class Transactions(Generated):
             num_nodes=nodes,
             weighted=True,
             rows=edges * snapshots,
-            classes=give_up(classes),
-            vertex_split=give_up(parts),
+            classes=read_only(classes),
+            vertex_split=read_only(parts),
             make=partial(_snapshots, seed, pairs, schemes, nodes, [edges] * snapshots),
         )
 

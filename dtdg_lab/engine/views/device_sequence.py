@@ -18,7 +18,7 @@ from dtdg_lab.engine.views.sequence import SnapshotSequence
 from dtdg_lab.engine.views.snapshot_view import Gathered, NeighbourRows, SnapshotView
 from dtdg_lab.graphs.delta import CSR32, Contents, Payload, decode, encode, operator_bytes
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.snapshot import Snapshot, give_up, repeats
+from dtdg_lab.graphs.snapshot import Snapshot, read_only, repeats
 from dtdg_lab.kernels.device_snapshot import DeviceSnapshot, unpack
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource, keep_freed_memory
 from dtdg_lab.kernels.spmm import choose_backend, stacked
@@ -144,8 +144,8 @@ class SnapshotFeed:
             payload = self._encoded(snapshots)  # encoding copies
         else:
             cached = self._cached(snapshots)
-            values = None if cached.values is None else give_up(cached.values.copy())
-            payload = Payload(cached.contents, give_up(cached.numbers.copy()), values)
+            values = None if cached.values is None else read_only(cached.values.copy())
+            payload = Payload(cached.contents, read_only(cached.numbers.copy()), values)
         self._count(payload.contents, payload.nbytes)
         return decode(payload)
 

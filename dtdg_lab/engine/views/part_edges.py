@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.plans import HaloPlan, Partition
-from dtdg_lab.graphs.snapshot import Snapshot, give_up
+from dtdg_lab.graphs.snapshot import Snapshot, read_only
 from dtdg_lab.kernels.operators import OperatorSettings, checked
 from dtdg_lab.kernels.spmm import Adjacency
 from dtdg_lab.partition.measures import distinct_rows, pulls_of
@@ -126,7 +126,7 @@ class LocalSource:
         into = self._of("in")
         return self._moved(into.degrees if checked(direction) == "in" else into.other_degrees)
 
-    def drawn_share(self, direction: str) -> Tensor | None:
+    def sampled_share(self, direction: str) -> Tensor | None:
         """Return the sampled share of each row's neighbours, (n,), 1 for no sample; None without sampling."""
         edges = self._of(direction)
         if edges.neighbours is None:
@@ -136,7 +136,7 @@ class LocalSource:
 
     def own_weights(self, direction: str) -> Tensor | None:
         """Return the weight of each edge in the graph, (E,); None if edges carry no weight."""
-        weights, share = self.adjacency(direction).weights, self.drawn_share(direction)
+        weights, share = self.adjacency(direction).weights, self.sampled_share(direction)
         if weights is None or share is None:
             return weights
         return (
@@ -263,8 +263,8 @@ def _degrees(snapshot: Snapshot, direction: str) -> tuple[NDArray[np.float64], N
 
 def _joined(pieces: list[tuple[NDArray[np.int64], NDArray[np.int32], Any]], columns: int, degrees: Any) -> PartEdges:
     """Concatenate the rows of snapshots."""
-    indptr = give_up(np.cumsum(np.concatenate([[0], *(lengths for lengths, _, _ in pieces)])))
-    indices = give_up(np.concatenate([indices for _, indices, _ in pieces]))
+    indptr = read_only(np.cumsum(np.concatenate([[0], *(lengths for lengths, _, _ in pieces)])))
+    indices = read_only(np.concatenate([indices for _, indices, _ in pieces]))
     weights = [part for _, _, part in pieces if part is not None]
-    joined = give_up(np.concatenate(weights)) if weights else None
-    return PartEdges(indptr, indices, joined, columns, *give_up(degrees))
+    joined = read_only(np.concatenate(weights)) if weights else None
+    return PartEdges(indptr, indices, joined, columns, *read_only(degrees))

@@ -197,9 +197,9 @@ class SnapshotView(GraphView):
         """Return the number of output rows: a layer may have more input rows."""
         return self._operators.adjacency(direction).shape[0]
 
-    def drawn_share(self, direction: str) -> Tensor | None:
+    def sampled_share(self, direction: str) -> Tensor | None:
         """Return the sampled share of each row's neighbours, (n,); None without sampling."""
-        return self._operators.drawn_share(direction)
+        return self._operators.sampled_share(direction)
 
     def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Return the rows of the k nodes with the largest scores, (min(k, N), F), and the scores; ties to lower nodes.

@@ -13,7 +13,7 @@ from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.rng import generator
 from dtdg_lab.engine.minibatch.neighbour_sampling import sampled_edges, sampling_key
-from dtdg_lab.graphs.snapshot import Snapshot, give_up
+from dtdg_lab.graphs.snapshot import Snapshot, read_only
 from dtdg_lab.partition.measures import pulled_rows
 from dtdg_lab.systems.decayed_windows.window import WHOLE_CHUNKS, Trapezoid, Window, epoch_windows, fitting_chunks
 from dtdg_lab.systems.workload import EpochWork, Facts, Numbers, on_largest, on_ranks, plain_work
@@ -152,7 +152,7 @@ def _copies(facts: Facts, dealt: Partition, fanout: int) -> tuple[Numbers, Numbe
             owners = np.repeat(dealt.owner, np.diff(sampled.indptr))
             edges += np.bincount(owners, minlength=dealt.parts) / len(places)
             if layer == 0:
-                pulled = Snapshot.trusted(give_up(sampled.indptr), give_up(sampled.indices))
+                pulled = Snapshot.trusted(read_only(sampled.indptr), read_only(sampled.indices))
                 copies += pulled_rows([pulled], dealt, "in")[0].sum(axis=0) / len(places)
     return copies * facts.config.layers, edges
 

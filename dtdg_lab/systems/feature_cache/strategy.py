@@ -31,7 +31,7 @@ from dtdg_lab.engine.minibatch.sampled_batches import (
 )
 from dtdg_lab.engine.minibatch.target_sequence import TargetRun, TargetSequence, add_gradients
 from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, StepResult, Strategy, check_per_vertex
-from dtdg_lab.network.emulated_network import KernelLinks, Slowed
+from dtdg_lab.network.emulated_network import KernelLinks, SlowableLinks
 from dtdg_lab.records.events import Event
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
 from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts, RpcModel
@@ -231,7 +231,7 @@ class RemoteFeatureStrategy(Strategy, Reconfigurable, ObservesSteps, ServesFeatu
             part.close()
         self.service.close()
 
-    def slowable_links(self, group: Group) -> Slowed:
+    def slowable_links(self, group: Group) -> SlowableLinks:
         """Return the links of features, to be slowed down by their servers or by the kernel; collective."""
         if self.context.config["congestion_by"] == "emulated":
             return self.service

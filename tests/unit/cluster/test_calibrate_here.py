@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from dtdg_lab.cluster import calibrate_here as here
-from dtdg_lab.cluster.one_run import Done
+from dtdg_lab.cluster.one_run import EndedRun
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunFailedError
 from dtdg_lab.network.links import BITS, parse_links
@@ -78,9 +78,9 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[RunConfig]:
     """The configs of runs that were asked for; none trains."""
     asked: list[RunConfig] = []
 
-    def run_config(config: RunConfig, **_: Any) -> Done:
+    def run_config(config: RunConfig, **_: Any) -> EndedRun:
         asked.append(config)
-        return Done(PretendRun(config))  # type: ignore[arg-type]
+        return EndedRun(PretendRun(config))  # type: ignore[arg-type]
 
     monkeypatch.setattr(here, "run_config", run_config)
     monkeypatch.setattr("dtdg_lab.systems.feature_cache.calibration.study.measure", pretend_fetches)
@@ -163,7 +163,7 @@ def test_a_stopped_run_ends_the_study(
     def stopped(config: RunConfig, **_: Any) -> Any:
         run = PretendRun(config)
         run.status = "stopped"
-        return Done(run)  # type: ignore[arg-type]
+        return EndedRun(run)  # type: ignore[arg-type]
 
     monkeypatch.setattr(here, "run_config", stopped)
     with pytest.raises(RunFailedError, match="run pretend was stopped"):
@@ -186,7 +186,7 @@ def test_unknown_power_is_not_written(
             return described.assign(joules=None) if name == "phase_energy" else described
 
     assert power_rows([Unread(CONFIG)]) == []  # type: ignore[list-item]
-    monkeypatch.setattr(here, "run_config", lambda config, **_: Done(Unread(config)))  # type: ignore[arg-type]
+    monkeypatch.setattr(here, "run_config", lambda config, **_: EndedRun(Unread(config)))  # type: ignore[arg-type]
     study = here.calibrate_here(CONFIG, tmp_path, progress=False)
     assert not (tmp_path / "power.csv").exists() and study.calibration.watts is None
     assert "of another cluster" in study.described

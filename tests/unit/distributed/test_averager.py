@@ -27,18 +27,18 @@ def test_a_choice_waits_for_a_round_and_a_version_does_not() -> None:
     averager = SingleProcessAverager(every_s=60.0, newest_state=asked)
     asked.word = ControlState(0, 5)
     averager.control()
-    assert (averager.agreed, averager.taken()) == (ControlState(0, 0), [])
+    assert (averager.agreed, averager.applied_rounds()) == (ControlState(0, 0), [])
     asked.word = ControlState(1, 5)
     averager.control()
     assert averager.agreed == ControlState(1, 5)
-    assert averager.taken() == [Round(1, 2, 2, 2.0, 1, 5)], "two steps since it began"
+    assert averager.applied_rounds() == [Round(1, 2, 2, 2.0, 1, 5)], "two steps since it began"
     asked.word = ControlState(1, 6)
     averager.idle()
     assert (averager.agreed.choice, averager.step) == (5, 2)
     averager.every_s = 0.0
     averager.idle()
     assert (averager.agreed.choice, averager.step) == (6, 2)
-    assert [one.number for one in averager.taken()] == [2]
+    assert [one.number for one in averager.applied_rounds()] == [2]
 
 
 def test_a_period_of_one_step_is_a_round_a_step() -> None:
@@ -47,7 +47,7 @@ def test_a_period_of_one_step_is_a_round_a_step() -> None:
         averager.control()
     averager.finish()
     averager.finish()  # a second call does nothing
-    assert [(one.number, one.joined_step, one.staleness) for one in averager.taken()] == [
+    assert [(one.number, one.joined_step, one.staleness) for one in averager.applied_rounds()] == [
         *((number, 10 + number, 0) for number in range(1, 6)),
         (0, 15, 0),
     ]

@@ -33,7 +33,7 @@ def other(store: SignedStore, key: str = KEY, place: str = "run/1") -> SignedSto
 
 
 def test_values_and_numbers_are_those_of_every_connection(store: SignedStore) -> None:
-    second = store.again()
+    second = store.reconnect()
     assert store.read("a") is None and not second.check(["a"])
     store.set("a", b"\0\xff")
     assert second.get("a") == b"\0\xff" and second.host == "127.0.0.1"
@@ -48,7 +48,7 @@ def test_no_addition_is_lost_between_threads(store: SignedStore) -> None:
     sums: list[int] = []
 
     def work() -> None:
-        mine = store.again()
+        mine = store.reconnect()
         sums.extend(mine.add("n", 1) for _ in range(50))
 
     threads = [threading.Thread(target=work) for _ in range(4)]
@@ -72,7 +72,7 @@ def test_a_value_of_others_is_missing_and_counted_once(store: SignedStore, forge
         store.unsigned.set("a", "junk" if forge == "text" else b"\xff\xfe\0" * 30)
     assert store.read("a") is None and store.read("a") is None and not store.check(["a"])
     assert store.ignored == 1
-    assert store.again().ignored == 1, "a process counts over its connections"
+    assert store.reconnect().ignored == 1, "a process counts over its connections"
     assert store.set_once("a", "right") and store.read("a") == b"right"
 
 
@@ -88,7 +88,7 @@ def test_a_number_that_was_overwritten_or_deleted_goes_on(store: SignedStore) ->
 
 
 def test_a_forged_failure_and_forged_beats_are_not_heard(store: SignedStore) -> None:
-    beats = [Heartbeat(store.again(), rank, 2, limit_s=0.4) for rank in range(2)]
+    beats = [Heartbeat(store.reconnect(), rank, 2, limit_s=0.4) for rank in range(2)]
     stranger = store.unsigned
     for name, value in (("failed", "1"), ("cause", "rm -rf / says root"), ("beat/1", "7"), ("left/1", "1")):
         stranger.set(f"heartbeat/{name}", value)
@@ -99,7 +99,7 @@ def test_a_forged_failure_and_forged_beats_are_not_heard(store: SignedStore) -> 
             beat.check()
     for beat in beats:
         beat.close()
-    assert sum(beats[0].left(1.0).values()) >= 1, "what was forged is counted"
+    assert sum(beats[0].wait_for_leaving(1.0).values()) >= 1, "what was forged is counted"
 
 
 def test_a_store_needs_its_key_and_says_when_it_is_gone() -> None:

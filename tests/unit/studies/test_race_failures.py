@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.cluster.one_run import Done, run_config
+from dtdg_lab.cluster.one_run import EndedRun, run_config
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.cluster.stopping_rule import Evaluated, Verdict
 from dtdg_lab.config.record_tables import TABLES
@@ -188,7 +188,7 @@ class Races:
     def __init__(self) -> None:
         self.handles, self.verdicts, self.while_running = [], [], lambda: None
 
-    def __call__(self, config: RunConfig, *, runs_dir: Path, judge: Any, on_start: Any, **more: Any) -> Done:
+    def __call__(self, config: RunConfig, *, runs_dir: Path, judge: Any, on_start: Any, **more: Any) -> EndedRun:
         run = finished_run(runs_dir, **{name: config.flat[name] for name in ("seed", "system", "ranks", "parts")})
         handle = Handle(run.path)
         self.handles.append(handle)
@@ -198,7 +198,7 @@ class Races:
         if self.verdicts[-1] is not None:
             handle.status = self.verdicts[-1].what.replace("stop", "stopped")
         finish(run, handle.status if handle.status == "stopped" else "finished")
-        return Done(open_run(run.path), self.verdicts[-1])
+        return EndedRun(open_run(run.path), self.verdicts[-1])
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from dtdg_lab.cluster.one_run import Done
+from dtdg_lab.cluster.one_run import EndedRun
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError
 from dtdg_lab.runs.directory import RunDirectory
@@ -60,7 +60,7 @@ class Trains:
         self.misbehave: Callable[[tuple[int, float, int]], str | None] = lambda cell: None
         self.data, self.validated = "aa", True
 
-    def __call__(self, config: RunConfig, *, runs_dir: Any, on_start: Any, **more: Any) -> Done:
+    def __call__(self, config: RunConfig, *, runs_dir: Any, on_start: Any, **more: Any) -> EndedRun:
         cell = (config["full_snapshots"], config["alpha"], config.seed)
         status = self.misbehave(cell) or "finished"
         self.cells.append(cell)
@@ -68,7 +68,7 @@ class Trains:
         on_start(SimpleNamespace(path=run.path))
         run.write_status(status)
         stored = SimpleNamespace(id=run.id, path=run.path, status=status, config=config, number=len(self.cells))
-        return Done(stored)  # type: ignore[arg-type]
+        return EndedRun(stored)  # type: ignore[arg-type]
 
     def values(self, run: Any) -> dict[str, Any]:
         loss = 1 + abs(run.config["full_snapshots"] - BEST[0]) + abs(run.config["alpha"] - BEST[1])

@@ -201,9 +201,9 @@ def test_papers_give_their_main_system_and_strangers_the_closest() -> None:
 
 def test_docstrings_tell_where_we_differ() -> None:
     found = {each.text: each for each in differences(code_places(catalogue.system("dygnex-g")))}
-    (described,) = [text for text in found if text.startswith("The paper's listing neither removes what it picks")]
+    (described,) = [text for text in found if text.startswith("The paper's listing neither removes chosen groups")]
     assert found[described].file == "dtdg_lab/systems/snapshot_groups/schedulers/dygnex.py" and described.endswith(
-        "only some of them are tried."
+        "only some are tried."
     )
     assert described in repr(card("dygnex-g")).replace("\\", "")
 

@@ -153,9 +153,9 @@ def test_a_growing_array_is_a_npy_file_of_its_final_length(tmp_path):
     parts = [np.arange(6, dtype=np.int32).reshape(2, 3), np.zeros((0, 3), np.int32), np.ones((1, 3), np.int32)]
     for part in parts:
         file.extend(part)
-    with pytest.raises(DataError, match="gets int64"):
+    with pytest.raises(DataError, match="int64 of shape"):
         file.extend(np.zeros((1, 3), np.int64))
-    with pytest.raises(DataError, match=r"gets int32 \(1, 2\)"):
+    with pytest.raises(DataError, match=r"int32 of shape \(1, 2\)"):
         file.extend(np.zeros((1, 2), np.int32))
     for each in (file, empty):
         each.close()

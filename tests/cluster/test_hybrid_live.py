@@ -61,8 +61,8 @@ def test_every_knob_of_hybrid_batches_in_a_running_job(session: Session, hybrid:
     assert len(built_by) == 2, "one process a part"
     for live_settings in STEP:
         change(run, **live_settings)
-    refused(run, "batch_snapshots=9999.0 of", batch_snapshots=9999.0, batch_policy="none")
-    refused(run, "batch_nodes=101.0 of", batch_nodes=101.0, batch_policy="none")
+    refused(run, "batch_snapshots=9999.0", batch_snapshots=9999.0, batch_policy="none")
+    refused(run, "batch_nodes=101.0", batch_nodes=101.0, batch_policy="none")
     for live_settings in EPOCH:
         change(run, **live_settings)
     pause(run)

@@ -16,7 +16,7 @@ def test_runs_on_engines_of_their_own_do_not_disturb_each_other(session: Session
     alone = session.train(config.replace(ranks=1, epochs=6)).wait(60)
     first, second = session.halves()
     slow = until_step(session.train(config.replace(ranks=1, slow_rank=0, slow_ms=20.0), engines=first), 2)
-    with pytest.raises(ControlError, match=r"is running on engines 0: stop it first"):
+    with pytest.raises(ControlError, match=r"is running on engines 0\. Stop it first"):
         session.train(config.replace(ranks=1), engines=first)
     with pytest.raises(ControlError, match="Stop it first"):
         session.train(config.replace(ranks=1))

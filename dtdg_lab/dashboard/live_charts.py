@@ -38,7 +38,7 @@ _QuestionOfRun = tuple[Question, RunTables, AbstractContextManager[Any]]
 
 @dataclass(slots=True)
 class _ChartState:
-    """What a viewer chose for one chart, and what was last sent of it."""
+    """The choices of a viewer for one chart, and its figure as last sent."""
 
     options: ChartOptions = field(default_factory=ChartOptions)
     version: int = -1

@@ -32,7 +32,7 @@ _WORDS = {"margin": (0, 8, 4, 9), "width": 262, "styles": {"font-size": "12px", 
 
 
 class Branch(Page):
-    """What can be done with the run on display, folded below the settings.
+    """Actions on the checkpoints of the run on display, folded below the settings.
 
     Args:
         settings: the dashboard's settings, which a fork takes.

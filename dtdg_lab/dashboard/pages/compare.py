@@ -119,7 +119,7 @@ class ComparePage(Page):
 
 @dataclass(slots=True)
 class _StoredRuns:
-    """What the reading thread has read.
+    """Stored runs and names that the reading thread has read.
 
     Attributes:
         listed: id of a stored run -> its entry in the list.
@@ -136,7 +136,7 @@ class _StoredRuns:
 
 @dataclass(frozen=True, slots=True)
 class _ReadRequest:
-    """What the thread must read: the tables of stored runs, and the names of the session's runs."""
+    """A request to the reading thread: tables of stored runs, and names of the session's runs."""
 
     stored: tuple[Path, ...]
     session: tuple[Path, ...]

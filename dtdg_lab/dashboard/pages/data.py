@@ -118,7 +118,7 @@ READING = "reading the graph …"
 
 
 class GraphPage(Page):
-    """How the chosen data set changes over time; ``defer(call)`` lets the event loop make a call.
+    """Changes of the chosen data set over time; ``defer(call)`` lets the event loop make a call.
 
     A thread reads and describes the graph.
     """

@@ -43,7 +43,7 @@ class StudyRequest:
 
 @dataclass(frozen=True, slots=True)
 class StudySnapshot:
-    """What the page shows of a study.
+    """The content of the page for a study.
 
     Attributes:
         path: the study's folder; None if nothing could be read.
@@ -70,7 +70,7 @@ class StudySnapshot:
 
 @dataclass(frozen=True, slots=True)
 class RunSnapshot:
-    """What the page shows of a run: text, charts with captions, names of wide charts, and its report if any."""
+    """The content of the page for a run: text, charts with captions, names of wide charts, and its report if any."""
 
     words: str = ""
     panels: Mapping[str, CaptionedFigure] = field(default_factory=lambda: _NOTHING)

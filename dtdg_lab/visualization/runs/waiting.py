@@ -32,6 +32,9 @@ from dtdg_lab.visualization.traces import Attributes, bars, line
 
 TITLE = "Waiting by rank"
 UNIT = "ms per step"
+EXCHANGE_TITLE = "Row exchange"
+EXCHANGE_UNIT = "ms per step, mean of ranks"
+NO_LINE = {"width": 0}
 WAITING = Rollup("steps", by=("rank",), sums=("wait_s",), least=("step",), most=("step",), points=75)
 LINES = 8  # ranks up to which each has a line
 EVEN_SHARE = 0.05  # of a step's time: smaller differences between ranks are none
@@ -217,8 +220,3 @@ def communication_chart(section: Section = "supporting", applies: Callable[[RunT
         rollups=(EXCHANGES,),
         help="Bars are the time in which rows are under way, without gradients. Red is what ranks wait for.",
     )
-
-
-EXCHANGE_TITLE = "Row exchange"
-EXCHANGE_UNIT = "ms per step, mean of ranks"
-NO_LINE = {"width": 0}

@@ -43,7 +43,7 @@ RESOLVED = Rollup("resolved", by=("part",), sums=("remote", "hit", "wait_s"), pr
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchSums:
-    """What batches asked for in the whole run, in stretches of steps.
+    """Rows that batches requested in the whole run, in stretches of steps.
 
     Attributes:
         begin: (n,) first step of each stretch.
@@ -91,7 +91,7 @@ def batch_sums(tables: RunTables) -> BatchSums:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Waits:
-    """How long training waited for rows, in stretches of steps.
+    """Seconds that training waited for rows, in stretches of steps.
 
     Attributes:
         begin: (n,) first step of each stretch.

@@ -76,7 +76,7 @@ def newest_step(tables: RunTables) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinkHistory:
-    """How slow each owner's replies were made, from one step to the next change.
+    """Delays and rates set for each owner's replies, from one step to the next change.
 
     Attributes:
         steps: (C,) at which a state begins.

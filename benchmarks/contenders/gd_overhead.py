@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from contenders.dgl_sampler import DglSampler
 from contenders.gd_here import built, look_up_row, timed
 from contenders.gd_plan import Plan, config
 from contenders.gd_sim import policies
@@ -129,11 +130,13 @@ def boundaries(parts: int, held: int, asked: int) -> Callable[[int, int], Bounda
 def sampler_rows(plan: Plan) -> list[Row]:
     """A mini-batch of part 0 by our sampler and by DGL's, one after another."""
     rows: list[Row] = []
+    of = config(plan, plan.lived, {"system": "fixed-window"}, ranks=1, seed=0)
     for sampler in ("own", "dgl"):
-        of = config(plan, plan.lived, {"system": "fixed-window", "sampler": sampler}, ranks=1, seed=0)
         try:
             with closing(built(of)) as made:
                 part, numbers = made.strategy.parts[0], count()
+                if sampler == "dgl":
+                    part.sampler._sampler = DglSampler()
                 taken = timed(lambda part=part, numbers=numbers: part.sampler.sample(next(numbers)), plan.repeats)
         except LabError as error:
             rows.append({"what": f"mini-batch, {sampler} sampler", "failed": str(error)})

@@ -132,12 +132,6 @@ class EventHistory:
             )
         if next(self.rows("steps"), None) is None:
             raise RunStoreError(f"run {name} completed no step: there is nothing to replay. Train its config again.")
-        config = self.config
-        if "sampler" in config.flat and config["sampler"] == "dgl":
-            raise ConfigError(
-                f"run {name} had sampler='dgl', whose draws are not recorded and not reproducible. For replays, train "
-                "with sampler='own'."
-            )
         if self.averaged and (self._resumed or state == "failed"):
             how = "failed" if state == "failed" else "was resumed"
             raise ConfigError(

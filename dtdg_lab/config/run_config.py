@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,12 +14,16 @@ from dtdg_lab.config import catalogue
 from dtdg_lab.config.catalogue import PROTOCOLS
 from dtdg_lab.config.model_facts import check_memory
 from dtdg_lab.config.options import OPTIONS, default, option
-from dtdg_lab.core.errors import ConfigError, UnknownNameError
+from dtdg_lab.core.errors import ConfigError, UnknownNameError, shortened
 from dtdg_lab.core.system_errors import explain
 from dtdg_lab.core.units import as_path
 
 SCHEMA = 1
 _NAMES = ("system", "dataset", "model", "protocol")
+# Options of older versions: the value that is what every run does now, and what to do instead of the others.
+_REMOVED = MappingProxyType(
+    {"sampler": ("own", "DGL's draws did not repeat. Leave sampler out: the lab's own draws follow the seed.")}
+)
 
 
 class _Frozen(dict[str, Any]):
@@ -160,7 +165,7 @@ def _validated(data: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(nested, dict) or not all(isinstance(kind, dict) for kind in nested.values()):
         raise ConfigError(f"options={nested!r} must be a mapping kind -> settings. Or give the settings flat.")
     _check_kinds(nested)
-    flat = {name: value for kind in nested.values() for name, value in kind.items()} | data
+    flat = _without_removed({name: value for kind in nested.values() for name, value in kind.items()} | data)
     common = {name: flat.pop(name) for name in _FIELDS if name in flat}
     _check_names(common)
     for name in set(common) & set(OPTIONS):
@@ -168,6 +173,19 @@ def _validated(data: dict[str, Any]) -> dict[str, Any]:
     common["options"] = _by_kind(common, flat)
     _check_together(common)
     return common
+
+
+def _without_removed(flat: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings without removed options, so that configs of older versions can be read.
+
+    Raises:
+        ConfigError: a removed option has a value that no longer exists.
+    """
+    for name in flat.keys() & _REMOVED.keys():
+        value, remedy = _REMOVED[name]
+        if flat[name] != value:
+            raise ConfigError(f"{name}={shortened(flat[name])} is no longer available. {remedy}")
+    return {name: value for name, value in flat.items() if name not in _REMOVED}
 
 
 def _check_kinds(nested: dict[str, dict[str, Any]]) -> None:

@@ -19,8 +19,8 @@ from dtdg_lab.core.plans import Partition
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.backprop.reference import bring
 from dtdg_lab.engine.capabilities import Fetched, ObservesSteps, Reconfigurable, ServesFeatures, StepOutcome
-from dtdg_lab.engine.minibatch.blocks import BlockShape, TargetBlocks, block_shape
-from dtdg_lab.engine.minibatch.neighbour_sampling import DglSampler, NeighbourSampler, check_in_edges, sampled_edges
+from dtdg_lab.engine.minibatch.blocks import TargetBlocks, block_shape
+from dtdg_lab.engine.minibatch.neighbour_sampling import check_in_edges
 from dtdg_lab.engine.minibatch.sampled_batches import (
     BatchSampler,
     SampledBatch,
@@ -428,7 +428,7 @@ def _samplers(context: BuildContext, partition: Partition) -> list[BatchSampler]
     check_in_edges(facts.directions, config.system)
     shape = block_shape(facts, norm=config["norm"])
     shape = replace(shape, neighbours=facts.sends_messages, weighted=graph.weighted)
-    draw, fanouts = neighbour_sampler(config, shape), fanouts_of(config["fanouts"], config.layers)
+    fanouts = fanouts_of(config["fanouts"], config.layers)
     first = graph.snapshots[train.start]
     is_static = graph.static_features and all(
         first is snapshot or first.equals(snapshot) for snapshot in (graph.snapshots[t] for t in train)
@@ -442,20 +442,4 @@ def _samplers(context: BuildContext, partition: Partition) -> list[BatchSampler]
         SeedBatches(config.seed, part, seeds[part], config["batch_size"], stretches, rounds, is_static)
         for part in context.parts
     ]
-    return [BatchSampler(graph, of_part, shape, fanouts, draw) for of_part in batches]
-
-
-def neighbour_sampler(config: RunConfig, shape: BlockShape) -> NeighbourSampler:
-    """Return the function that draws neighbours.
-
-    Raises:
-        UnsupportedError: DGL's sampler cannot serve layers of several hops, since it does not repeat a draw.
-    """
-    if config["sampler"] == "own":
-        return sampled_edges
-    if shape.layer_hops > 1:
-        raise UnsupportedError(
-            f"sampler='dgl' cannot serve layers of {shape.layer_hops} hops: both hops must see the same draw, and "
-            "DGL's does not repeat. Choose sampler='own'."
-        )
-    return DglSampler()
+    return [BatchSampler(graph, of_part, shape, fanouts) for of_part in batches]

@@ -231,13 +231,9 @@ def test_what_cannot_be_repeated_is_refused_in_words(psg: StoredRun, tmp_path: P
         replay(run)
     run.directory.write_status("finished")
     config = run.directory.config()
-    for changes, words in (
-        ({"ranks": 2}, "had ranks=2"),
-        ({"system": "greendygnn", "sampler": "dgl"}, "sampler='own'"),
-    ):
-        run.directory.config_file.write_text(config.replace(**changes).to_json())
-        with pytest.raises(ConfigError, match=words):
-            replay(open_run(run.path))
+    run.directory.config_file.write_text(config.replace(ranks=2).to_json())
+    with pytest.raises(ConfigError, match="had ranks=2"):
+        replay(open_run(run.path))
     run.directory.record_file(0).write_text("")
     with pytest.raises(RunStoreError, match="completed no step"):
         replay(open_run(run.path))

@@ -163,6 +163,15 @@ def test_another_schema_is_refused(schema: object) -> None:
         RunConfig.from_json(text)
 
 
+def test_a_removed_option_is_read_where_it_changes_nothing_and_refused_elsewhere() -> None:
+    config = RunConfig(system="dgl-default", parts=2)
+    nested = json.loads(config.to_json())
+    nested["options"]["batching"]["sampler"] = "own"
+    assert RunConfig.from_json(json.dumps(nested)) == config and "sampler" not in config.flat
+    with pytest.raises(ConfigError, match=r"sampler='dgl' is no longer available.*Leave sampler out"):
+        RunConfig(system="dgl-default", parts=2, sampler="dgl")
+
+
 def test_flat_json_written_by_hand_is_accepted() -> None:
     config = RunConfig.from_json('{"system": "psg", "ranks": 2, "group_window": 6, "learning_rate": 1}')
     assert config == RunConfig(system="psg", ranks=2, group_window=6, learning_rate=1.0)

@@ -13,11 +13,10 @@ from torch import Tensor
 
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.model_facts import memory
-from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.core.errors import ConfigError, DataError, PlanError, UnsupportedError
+from dtdg_lab.core.errors import ConfigError, DataError, PlanError
 from dtdg_lab.engine.backprop import reference as grouped
 from dtdg_lab.engine.minibatch.blocks import BlockShape, block_shape
-from dtdg_lab.engine.minibatch.neighbour_sampling import DglSampler, sampled_edges
+from dtdg_lab.engine.minibatch.neighbour_sampling import sampled_edges
 from dtdg_lab.engine.minibatch.sampled_batches import (
     BatchSampler,
     SampledBatch,
@@ -31,10 +30,8 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.systems.feature_cache.strategy import neighbour_sampler
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.regression import Regression
-from tests.backends import needs_dgl
 from tests.factories import random_graph
 from tests.gradients import (
     assert_equal_gradients,
@@ -171,14 +168,10 @@ def _pulled(sampled: SampledBatch, graph: DynamicGraph) -> dict[tuple[int, int],
     return found
 
 
-SAMPLERS = [pytest.param(lambda: sampled_edges, id="own"), pytest.param(DglSampler, id="dgl", marks=needs_dgl)]
-
-
-@pytest.mark.parametrize("make", SAMPLERS)
 @pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
-def test_drawn_neighbours_are_in_neighbours_each_once_and_at_most_the_fanout(make: Any, weighted: bool) -> None:
+def test_drawn_neighbours_are_in_neighbours_each_once_and_at_most_the_fanout(weighted: bool) -> None:
     graph = _graph(weighted=weighted, share=0.2)
-    sampler = _sampler(graph, block_shape(double_model("graphsage", 1).facts), 4, length=1, draw=make())
+    sampler = _sampler(graph, block_shape(double_model("graphsage", 1).facts), 4, length=1)
     limited = 0
     for number in range(12):
         for (t, v), pulled in _pulled(sampler.sample(number), graph).items():
@@ -199,11 +192,10 @@ def test_drawn_neighbours_are_in_neighbours_each_once_and_at_most_the_fanout(mak
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", SAMPLERS)
-def test_sums_over_drawn_neighbours_are_on_average_those_over_all(make: Any) -> None:
+def test_sums_over_drawn_neighbours_are_on_average_those_over_all() -> None:
     graph, fanout, rounds = _graph(share=0.3), 3, 400
     batches = {"size": len(SEEDS), "length": 1}
-    sampler = _sampler(graph, block_shape(double_model("graphsage", 1).facts), fanout, draw=make(), **batches)
+    sampler = _sampler(graph, block_shape(double_model("graphsage", 1).facts), fanout, **batches)
     sums: dict[tuple[int, int], list[float]] = {}
     value = np.random.default_rng(0).random(NODES)
     for number in range(rounds):
@@ -235,15 +227,6 @@ def _content(sampled: SampledBatch) -> tuple[bytes, ...]:
     blocks = sampled.with_features(np.zeros((len(sampled.keys), 1), np.float32))
     arrays = [blocks.batch.targets, sampled.keys, *(blocks.arrays[name] for name in sorted(blocks.arrays))]
     return tuple(array.tobytes() for array in arrays)
-
-
-@needs_dgl
-def test_dgl_s_sampler_is_refused_where_a_layer_pulls_twice() -> None:
-    config = RunConfig(system="dgl-default", parts=2, sampler="dgl", model="tgcn", gc_layers=2)
-    shape = block_shape(double_model("tgcn", 1, gc_layers=2).facts)
-    with pytest.raises(UnsupportedError, match=r"layers of 2 hops.*sampler='own'"):
-        neighbour_sampler(config, shape)
-    assert neighbour_sampler(config.replace(sampler="own"), shape) is sampled_edges
 
 
 def test_layers_that_need_more_than_in_neighbours_are_refused() -> None:

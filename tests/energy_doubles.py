@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -152,5 +155,24 @@ class Powercap:
             self.set(folder, 1_000_000)
 
     def set(self, folder: str, energy_uj: int) -> None:
-        """Let the counter of a domain show microjoules."""
-        (self.root / folder / "energy_uj").write_text(f"{energy_uj}\n")
+        """Let the counter of a domain show microjoules; a reader never sees half a number."""
+        new = self.root / folder / "new"
+        new.write_text(f"{energy_uj}\n")
+        new.replace(self.root / folder / "energy_uj")
+
+    @contextmanager
+    def drawing(self, watts: float) -> Iterator[None]:
+        """Let the package draw power, until the context ends."""
+        started_s, ended = time.perf_counter(), threading.Event()
+
+        def count() -> None:
+            while not ended.wait(1e-3):
+                self.set(PACKAGE, 1_000_000 + round(watts * (time.perf_counter() - started_s) * 1e6))
+
+        thread = threading.Thread(target=count)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()

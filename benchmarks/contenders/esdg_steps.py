@@ -130,7 +130,7 @@ def _chosen(built: RunComponents, group: Group) -> None:
         group.barrier()
         step = one_step(built, 0)
         assert isinstance(strategy, Replannable) and isinstance(strategy, ObservesSteps)
-        strategy.on_step_end(StepOutcome(step["seconds"], step["communicate"], None, {}))
+        strategy.on_step_end(StepOutcome(step["seconds"], step["communicate"], (), {}))
         chosen = bool(strategy.on_epoch_end())
 
 

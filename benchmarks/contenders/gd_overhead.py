@@ -14,6 +14,7 @@ from contenders.gd_here import built, look_up_row, timed
 from contenders.gd_plan import Plan, config
 from contenders.gd_sim import policies
 from dtdg_lab.core.errors import LabError
+from dtdg_lab.energy.readers import Reading
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
 from dtdg_lab.systems.feature_cache.calibration.calibration import shipped_costs
 from dtdg_lab.systems.feature_cache.pipeline.cache import FeatureCache
@@ -110,6 +111,9 @@ def boundaries(parts: int, held: int, asked: int) -> Callable[[int, int], Bounda
     kept = remote(2 * held)[:held]
     cache = FeatureCache(kept, np.zeros((len(kept), 1), dtype=np.float32), size=space.size)
     served = np.array([0] + [4 * asked] * (parts - 1))
+    reading = Reading(
+        joules=10.0, interval_s=0.1, watts=100.0, source="counter", reader="rapl", scope="rank", device="processor"
+    )
 
     def boundary(step: int, ahead: int) -> Boundary:
         late_s = 0.02 * (step >= WARM_EPOCHS * EPOCH_STEPS)
@@ -120,7 +124,7 @@ def boundaries(parts: int, held: int, asked: int) -> Callable[[int, int], Bounda
         return Boundary(
             part=0, parts=parts, number=step, step=step, steps_left=EPOCH_STEPS, previous=0, served=16, remote=served,
             hits=served // 2, resolve_s=0.1, fetches=fetches, rebuild_s=0.1, late_steps=0,
-            stepped=(StepTime(0.1, 10.0),) * 16,
+            stepped=(StepTime(0.1, (reading,)),) * 16,
             lookahead=Lookahead(step, batches[:ahead], space, part=0, capacity=held, serving=cache),
         )  # fmt: skip
 

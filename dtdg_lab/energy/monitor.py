@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dtdg_lab.core.errors import ConfigError, NotAvailableError
-from dtdg_lab.energy.readers import Device, EnergyReader, PowerModel, Reading, Scope, Source
+from dtdg_lab.energy.readers import Device, EnergyReader, PowerModel, Reading, Scope, Source, joined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,14 +191,18 @@ class EnergyMeter:
         self._known_to_s = dict.fromkeys(names, clock())
         self._open: dict[str, EnergyWindow] = {}
         self._settling: list[EnergyWindow] = []
-        self._unsampled: dict[str, Reading] = {}
+        self._unsampled: dict[str, dict[str, Reading]] = {"": {}}  # by consumer, then by reader
         self._closed = False
 
-    def sample(self) -> list[Reading]:
-        """Return the energy by reader since the last call, independent of windows; unknown energy is left out."""
+    def sample(self, consumer: str = "") -> list[Reading]:
+        """Return the energy by reader since a consumer's last call, independent of windows and of other consumers.
+
+        Unknown energy is left out. The first call of a named consumer has the readings that arrive with it.
+        """
         with self._lock:
+            self._unsampled.setdefault(consumer, {})
             self._read()
-            unsampled, self._unsampled = list(self._unsampled.values()), {}
+            unsampled, self._unsampled[consumer] = list(self._unsampled[consumer].values()), {}
         return unsampled
 
     def begin_window(self, key: str, *, restart: bool = False) -> None:
@@ -293,11 +297,8 @@ class EnergyMeter:
         self._known_to_s[name] = now_s
         for window in (*self._open.values(), *self._settling):
             window.take(reading, now_s)
-        unsampled = self._unsampled.get(name)
-        if unsampled is not None:
-            joules, interval_s = unsampled.joules + reading.joules, unsampled.interval_s + reading.interval_s
-            reading = replace(reading, joules=joules, interval_s=interval_s, watts=joules / interval_s)
-        self._unsampled[name] = reading
+        for unsampled in self._unsampled.values():
+            unsampled[name] = joined(unsampled[name], reading) if name in unsampled else reading
 
     def _is_settled(self, window: EnergyWindow, now_s: float) -> bool:
         end_s = now_s if window.end_s is None else window.end_s

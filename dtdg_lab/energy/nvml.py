@@ -298,7 +298,8 @@ def find_gpu(nvml: ModuleType, device: int | str) -> Any:
     matches = [handle for uuid, handle in uuids.items() if uuid.startswith(name)]
     if len(matches) != 1:
         raise NotAvailableError(
-            f"GPU {name!r}: {len(matches)} of {count} GPUs match. `dtdg-lab env` lists them.{''.join(refusals)}"
+            f"GPU {name!r}: {len(matches)} of {count} GPUs match. `dtdg-lab env` lists them; a MIG instance is none of "
+            f"them, and its energy is unknown.{''.join(refusals)}"
         )
     return matches[0]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import psutil
@@ -153,3 +153,9 @@ def reading_of(reader: EnergyReader, joules: float, interval_s: float) -> Readin
         scope=reader.scope,
         device=reader.device,
     )
+
+
+def joined(first: Reading, second: Reading) -> Reading:
+    """Return two readings of one reader as one."""
+    joules, interval_s = first.joules + second.joules, first.interval_s + second.interval_s
+    return replace(second, joules=joules, interval_s=interval_s, watts=joules / interval_s)

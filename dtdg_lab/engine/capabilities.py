@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 if TYPE_CHECKING:
     from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.distributed.group import Group
+    from dtdg_lab.energy.readers import Reading
     from dtdg_lab.engine.strategy import RecordRows, Strategy
     from dtdg_lab.network.emulated_network import SlowableLinks
     from dtdg_lab.records.events import Event
@@ -45,13 +46,13 @@ class StepOutcome:
     Attributes:
         seconds: duration of the whole step.
         communicate_s: duration of the exchange of gradients, without waiting.
-        energy_j: joules of this rank; None if not measured.
+        readings: energy of this rank's devices that became known in the step; empty unless the strategy reads energy.
         rows: rows that the strategy recorded in the step, by table.
     """
 
     seconds: float
     communicate_s: float
-    energy_j: float | None
+    readings: tuple[Reading, ...]
     rows: RecordRows
 
 
@@ -175,6 +176,11 @@ class Carries(ABC):
 
 class ObservesSteps(ABC):
     """A strategy that learns from the time and energy of its steps."""
+
+    @property
+    def reads_energy(self) -> bool:
+        """Whether its outcomes have readings of energy, which costs a query of the counters in each step."""
+        return False
 
     @abstractmethod
     def on_step_end(self, outcome: StepOutcome) -> None:

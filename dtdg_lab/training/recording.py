@@ -9,7 +9,7 @@ from typing import Any
 
 from dtdg_lab.config.record_tables import PHASES
 from dtdg_lab.distributed.averager import Round
-from dtdg_lab.engine.capabilities import DecisionRow, Fetched, ServesFeatures, StepOutcome
+from dtdg_lab.engine.capabilities import DecisionRow, Fetched, ObservesSteps, ServesFeatures, StepOutcome
 from dtdg_lab.engine.strategy import Step, StepResult, Strategy
 from dtdg_lab.records.events import CheckpointKept, CheckpointWritten, Event, RanksGathered
 from dtdg_lab.tasks.base import Scores
@@ -95,7 +95,9 @@ class StepRecorder:
         for table, table_rows in rows.items():
             for row in table_rows:
                 self._recorder.row(table, (position.step, position.epoch, *row))
-        return StepOutcome(sum(seconds.values()), communicate_s, energy_j, rows)
+        reads_energy = isinstance(strategy, ObservesSteps) and strategy.reads_energy
+        readings = self._resource_monitor.readings() if reads_energy else ()
+        return StepOutcome(sum(seconds.values()), communicate_s, readings, rows)
 
     def check(self) -> None:
         """Raise the error of an earlier write, if there was one."""

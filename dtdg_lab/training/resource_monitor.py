@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 
 import psutil
+import torch
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.units import peak_rss_bytes
@@ -16,7 +17,7 @@ from dtdg_lab.energy.modelled import BusySeconds, ModelledReader
 from dtdg_lab.energy.monitor import EnergyMeter
 from dtdg_lab.energy.phases import Interval, PhaseEnergy, Row
 from dtdg_lab.energy.rank_readers import SHARE, readers_for
-from dtdg_lab.energy.readers import ChildSeconds, PowerModel
+from dtdg_lab.energy.readers import ChildSeconds, PowerModel, Reading
 from dtdg_lab.energy.total import GPU, PROCESSOR
 from dtdg_lab.training.recorder import Recorder
 
@@ -27,7 +28,8 @@ class ResourceMonitor:
     """Samples resident memory and energy into the tables ``memory``, ``energy`` and ``phase_energy``.
 
     If the processors' energy is modelled, each step gets its share too (:meth:`step_energy`). A counter of the node or
-    the GPU is too coarse for single steps, so their energy stays unknown.
+    the GPU is too coarse for single steps, so their energy stays unknown there; strategies that learn from energy get
+    its readings as they come (:meth:`readings`).
 
     Args:
         config: settings, with the powers of the model.
@@ -55,7 +57,7 @@ class ResourceMonitor:
             "cuda" if kind == "cuda" else "cpu",
             local_rank=rank,
             local_ranks=size,
-            device_index=int(index) if index else None,
+            device_index=_gpu_name(int(index)) if index else None,
             **asdict(self._power),
             gpu_busy=busy,
             shares=True,
@@ -92,6 +94,14 @@ class ResourceMonitor:
             return None, None
         reading = self._per_step.read()
         return (None, None) if reading is None else (reading.joules, reading.source)
+
+    def readings(self) -> tuple[Reading, ...]:
+        """Return the energy of this rank's devices since the last call, measured or modelled, by reader.
+
+        Of the node's processors it is the rank's share. A device without news, such as a GPU whose counter moves every
+        0.1 s, is left out, and its later reading includes the time.
+        """
+        return tuple(reading for reading in self._meter.sample("strategy") if reading.scope == "rank")
 
     def use(self, config: RunConfig) -> None:
         """Use a config's powers from now on."""
@@ -160,6 +170,15 @@ class ResourceMonitor:
         self._write(self._phases.close())
         self._sample()
         self._meter.close()
+
+
+def _gpu_name(index: int) -> int | str:
+    """Return the UUID of a CUDA device for NVML, whose numbers differ from CUDA's on nodes with mixed GPUs.
+
+    Return the number where torch does not tell UUIDs.
+    """
+    uuid = getattr(torch.cuda.get_device_properties(index), "uuid", None)
+    return index if uuid is None else f"GPU-{uuid}"
 
 
 def _power(config: RunConfig) -> PowerModel:

@@ -253,7 +253,12 @@ class RemoteFeatureStrategy(Strategy, Reconfigurable, ObservesSteps, ServesFeatu
     def on_step_end(self, outcome: StepOutcome) -> None:
         """Report the time and energy of a step to the parts' policies."""
         for part in self.parts:
-            part.pipeline.stepped(outcome.seconds, outcome.energy_j)
+            part.pipeline.stepped(outcome.seconds, outcome.readings)
+
+    @property
+    def reads_energy(self) -> bool:
+        """Whether a policy decides, and therefore gets the energy of the steps."""
+        return any(part.pipeline.path.decides for part in self.parts)
 
     def probe_steps(self) -> Iterator[Callable[[StepMarks], Any]]:
         """Yield the first step, with local features."""

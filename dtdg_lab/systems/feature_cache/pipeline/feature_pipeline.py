@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dtdg_lab.core.errors import PlanError
+from dtdg_lab.energy.readers import Reading
 from dtdg_lab.systems.feature_cache.pipeline.cache import FeatureCache, check_cache_memory
 from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
 from dtdg_lab.systems.feature_cache.pipeline.fetching import Fetcher, OwnerReply
@@ -111,9 +112,9 @@ class FeaturePipeline:
         if self._stages is not None:
             self._stages.apply_settings(path)
 
-    def stepped(self, seconds: float, joules: float | None = None) -> None:
-        """Report the end of a training step, for policies."""
-        self._recorder.stepped(StepTime(seconds, joules))
+    def stepped(self, seconds: float, readings: tuple[Reading, ...] = ()) -> None:
+        """Report the end of a training step and the energy that became known in it, for policies."""
+        self._recorder.stepped(StepTime(seconds, readings))
 
     def take_rows(self) -> Rows:
         """Return new rows of ``resolved``, ``fetches`` and ``windows``, without the columns step and epoch."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dtdg_lab.energy.readers import Reading
 from dtdg_lab.systems.feature_cache.pipeline.fetching import OwnerReply
 from dtdg_lab.systems.feature_cache.pipeline.resolving import ResolveFacts
 from dtdg_lab.systems.feature_cache.pipeline.window_schedule import Lookahead, Swap
@@ -39,10 +40,10 @@ class FetchTime:
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """One step of training: its seconds, and its joules if known."""
+    """One step of training: its seconds, and the readings of energy that arrived in it."""
 
     seconds: float
-    joules: float | None
+    readings: tuple[Reading, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -26,6 +26,7 @@ from dtdg_lab.systems.feature_cache.policies.interface import (
 )
 from dtdg_lab.systems.feature_cache.policies.live_forecast import LiveForecast
 from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
+from dtdg_lab.systems.feature_cache.policies.step_energy import StepEnergy
 
 WARM_EPOCHS = 2  # GreenDyGNN section V-B: in these epochs, links are assumed to be clean
 CHANGE = 0.05  # lambda, the penalty of changing the allocation; the paper's value is unreadable in our copy
@@ -49,6 +50,7 @@ class CacheDecisionRow(NamedTuple):
     forecast_ms: list[float]
     covered: int
     early: bool
+    energy_source: str | None
 
 
 class CacheControl:
@@ -78,7 +80,7 @@ class CacheControl:
         self._lock, self._rows = threading.Lock(), list[CacheDecisionRow]()
         self._watches, self._look_again, self._changes = False, -1, deque[int](maxlen=CHANGES_WITHIN)
         self._clean_s: list[float] = []
-        self._clean_j: list[float] = []
+        self._energy = StepEnergy()
         self._last: CacheDecision | None = None
         self._was_biased: int | None = None
 
@@ -116,8 +118,8 @@ class CacheControl:
         if policy is None:
             raise PlanError("no cache policy is set. Set CacheControl.policy before a window is decided.")
         delays_s = self._delays(boundary)
-        step_s, step_j = self._steps(boundary)
-        view = self._view(boundary, delays_s, step_s, step_j)
+        step_s = self._step_s(boundary)
+        view = self._view(boundary, delays_s, step_s)
         if not boundary.early:
             decision = policy.decide(view)
         elif not isinstance(policy, CachePlanner) or (reconsidered := policy.reconsider(view)) is None:
@@ -137,11 +139,12 @@ class CacheControl:
             biased=-1 if index is None else self._others[index],
             epsilon=decision.epsilon,
             greedy=decision.greedy,
-            reward=self._reward(step_s, step_j),
+            reward=self._reward(step_s),
             delays_ms=(delays_s * 1e3).tolist(),
             forecast_ms=[] if view.forecast is None else (view.forecast(delays_s) * 1e3).tolist(),
             covered=0 if view.forecast is None else boundary.lookahead.steps,
             early=boundary.early,
+            energy_source=self._energy.source,
         )
         with self._lock:
             self._rows.append(row)
@@ -154,13 +157,19 @@ class CacheControl:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the times of clean links and steps, as lists and numbers."""
-        clean = [float(np.median(values)) if values else None for values in (self._clean_s, self._clean_j)]
-        return {"estimator": self._estimator.state_dict(), "clean": clean}
+        clean_s = float(np.median(self._clean_s)) if self._clean_s else None
+        return {
+            "estimator": self._estimator.state_dict(),
+            "clean": [clean_s],
+            "clean_w": self._energy.state_dict(),
+        }
 
     def load_state_dict(self, data: Mapping[str, Any]) -> None:
         """Restore a state dict of :meth:`state_dict`."""
         self._estimator.load_state_dict(data["estimator"])
-        self._clean_s, self._clean_j = ([] if value is None else [float(value)] for value in data["clean"])
+        clean_s, *_ = data["clean"]  # older checkpoints have joules after it, without their reader
+        self._clean_s = [] if clean_s is None else [float(clean_s)]
+        self._energy.load_state_dict(data.get("clean_w", {}))
 
     def take_rows(self) -> list[CacheDecisionRow]:
         """Return new rows of ``cache_decisions``, without step and epoch."""
@@ -197,24 +206,25 @@ class CacheControl:
             self._forecast.observe(boundary, known_counts)
             return self._estimator.delays_s()
 
-    def _steps(self, boundary: Boundary) -> tuple[float, float | None]:
-        """Return median seconds and joules of the steps since the last boundary, or else of all clean steps."""
+    def _step_s(self, boundary: Boundary) -> float:
+        """Return median seconds of the steps since the last boundary, or else of all clean steps; add their energy."""
         warm = boundary.step < WARM_EPOCHS * self._epoch_steps
         seconds = [step.seconds for step in boundary.stepped]
-        joules = [step.joules for step in boundary.stepped if step.joules is not None]
         if warm or not self._clean_s:
             self._clean_s += seconds
-            self._clean_j += joules
-        step_s = float(np.median(seconds or self._clean_s or [MIN_S]))
-        return max(step_s, MIN_S), float(np.median(joules)) if joules else None
+        self._energy.end_interval([reading for step in boundary.stepped for reading in step.readings], is_clean=warm)
+        return max(float(np.median(seconds or self._clean_s or [MIN_S])), MIN_S)
 
-    def _view(
-        self, boundary: Boundary, delays_s: NDArray[np.float64], step_s: float, step_j: float | None
-    ) -> CacheView:
+    @property
+    def _base_s(self) -> float:
+        """Median seconds of a clean step."""
+        return max(float(np.median(self._clean_s)), MIN_S)
+
+    def _view(self, boundary: Boundary, delays_s: NDArray[np.float64], step_s: float) -> CacheView:
         remote, hits = boundary.remote[self._others], boundary.hits[self._others]
         passed_s = step_s * max(boundary.served, 1)
-        base_j = float(np.median(self._clean_j)) if self._clean_j else None
-        base_s = max(float(np.median(self._clean_s or [step_s])), MIN_S)
+        base_s = self._base_s if self._clean_s else step_s
+        watts, clean_w = self._energy.watts, self._energy.clean_w
         observation = CacheObservation(
             delays_s=delays_s,
             fetch_s=np.maximum(self._estimator.baselines_s(), MIN_S),
@@ -222,8 +232,8 @@ class CacheControl:
             hit_rate=float(hits.sum() / max(remote.sum(), 1)),
             step_s=step_s,
             base_step_s=base_s,
-            step_j=step_j if base_j else None,
-            base_step_j=base_j if step_j else None,
+            step_j=None if watts is None else watts * step_s,
+            base_step_j=None if clean_w is None else clean_w * base_s,
             rebuild_share=boundary.rebuild_s / passed_s,
             miss_share=boundary.resolve_s / passed_s,
             left_share=boundary.steps_left / self._epoch_steps,
@@ -252,14 +262,17 @@ class CacheControl:
 
     # records
 
-    def _reward(self, step_s: float, step_j: float | None) -> float | None:
+    def _reward(self, step_s: float) -> float | None:
         """Return the reward of the previous decision by equation 5, relative to a step without delays.
+
+        While energy is unknown, it counts as proportional to the seconds.
 
         Differs from the paper: its reference is a policy's step under the same congestion, which a run cannot measure.
         """
         if self._last is None or not self._clean_s:
             return None
-        has_energy = step_j is not None and self._clean_j
-        ratio = step_j / np.median(self._clean_j) if has_energy and step_j else step_s / np.median(self._clean_s)
+        ratio = step_s / self._base_s
+        if self._energy.watts is not None and self._energy.clean_w is not None:
+            ratio *= self._energy.watts / self._energy.clean_w
         changed = self._actions.biased(self._last.action) != self._was_biased
         return float(-ratio - CHANGE * changed)

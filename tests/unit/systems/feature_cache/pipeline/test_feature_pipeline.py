@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import PlanError, RunFailedError
+from dtdg_lab.energy.readers import Reading
 from dtdg_lab.systems.feature_cache.actions import CacheActions
 from dtdg_lab.systems.feature_cache.pipeline.cache import hot_set, hottest_first, key_counts
 from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
@@ -25,6 +26,9 @@ from tests.feature_world import Owners, World
 from tests.thinning import thinned
 
 PART, EPOCH = 1, 12
+JOULES = Reading(
+    joules=3.0, interval_s=1.0, watts=3.0, source="counter", reader="rapl-share", scope="rank", device="processor"
+)
 PATHS = {
     "on_demand": FeaturePath(mode="on_demand"),
     "prefetch": FeaturePath(mode="prefetch", depth=2),
@@ -288,7 +292,7 @@ def test_a_boundary_counts_since_the_last_swap() -> None:
     with _running(path, owners, decide=decide, stop=48) as (pipeline, world):
         for step in range(48):
             _take(pipeline, world, step)
-            pipeline.stepped(0.5 + step, None if step % 2 else 3.0)
+            pipeline.stepped(0.5 + step, () if step % 2 else (JOULES,))
             time.sleep(0.002)
         rows = pipeline.take_rows()
     second = 5 + seen[1].late_steps + 4
@@ -310,7 +314,7 @@ def test_a_boundary_counts_since_the_last_swap() -> None:
     assert {fetch.purpose for of in seen for fetch in of.fetches} == {"miss", "bulk"}
     described = [step for of in seen for step in of.stepped]
     assert [step.seconds for step in described] == [0.5 + step for step in range(len(described))]
-    assert [step.joules for step in described[:2]] == [3.0, None]
+    assert [step.readings for step in described[:2]] == [(JOULES,), ()]
     assert max(of.lookahead.steps for of in seen) >= 8
 
 

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+from unittest import mock
+
 import numpy as np
+import pynvml
 import pytest
 
+from dtdg_lab.energy.monitor import EnergyMeter
+from dtdg_lab.energy.nvml import NvmlReader
+from dtdg_lab.energy.rank_readers import NodeShareReader
+from dtdg_lab.energy.rapl import RaplReader
+from dtdg_lab.energy.readers import EnergyReader, PowerModel
 from dtdg_lab.systems.feature_cache.actions import CacheActions
 from dtdg_lab.systems.feature_cache.pipeline.fetching import OwnerReply
 from dtdg_lab.systems.feature_cache.pipeline.keys import KeySpace
-from dtdg_lab.systems.feature_cache.pipeline.observations import Boundary, FetchTime
+from dtdg_lab.systems.feature_cache.pipeline.observations import Boundary, FetchTime, StepTime
 from dtdg_lab.systems.feature_cache.pipeline.window_schedule import Lookahead
-from dtdg_lab.systems.feature_cache.policies.control import CacheControl
+from dtdg_lab.systems.feature_cache.policies.baselines import ThresholdWindow
+from dtdg_lab.systems.feature_cache.policies.control import CacheControl, CacheDecisionRow
 from dtdg_lab.systems.feature_cache.policies.delay_estimator import LOOK_AGAIN, DelayEstimator
 from dtdg_lab.systems.feature_cache.policies.interface import CacheDecision, CacheView
 from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
+from tests.energy_doubles import PACKAGE, Powercap, ReplayClock
 
 ROW_BYTES, START_S = 400, 1e-3
 
@@ -40,6 +51,31 @@ def test_restored_clean_links_are_kept_on_slow_ones() -> None:
     assert (other.baselines_s() == 0).all(), "one of other parts is not taken"
 
 
+def boundary(step: int, **facts: Any) -> Boundary:
+    """Part 0 of two at the boundary before a step, without hits."""
+    nothing = np.zeros(2, dtype=np.int64)
+    return Boundary(
+        part=0,
+        parts=2,
+        number=3,
+        step=step,
+        steps_left=2,
+        previous=CacheActions(2).action(16),
+        lookahead=Lookahead(step, [], KeySpace(np.arange(2), 2, 1), part=0, capacity=4, serving=None),
+        **{
+            "served": 16,
+            "remote": nothing,
+            "hits": nothing,
+            "resolve_s": 0.0,
+            "fetches": (),
+            "rebuild_s": 0.0,
+            "late_steps": 0,
+            "stepped": (),
+            **facts,
+        },
+    )
+
+
 class Noting(CachePlanner):
     """Keeps what it was asked about."""
 
@@ -54,7 +90,7 @@ class Noting(CachePlanner):
 
 def test_a_change_in_a_rebuild_s_fetches_is_counted() -> None:
     """They began the owner's level again, so that later misses raised no alarm: no change counted, nothing asked."""
-    policy, now, nothing = Noting(CacheActions(2)), 41, np.zeros(2, dtype=np.int64)
+    policy, now = Noting(CacheActions(2)), 41
     control = CacheControl(0, 2, epoch_steps=10, row_bytes=ROW_BYTES, estimator=DelayEstimator(1))
     control.policy = policy
 
@@ -62,28 +98,105 @@ def test_a_change_in_a_rebuild_s_fetches_is_counted() -> None:
         return control.watch([OwnerReply(1, np.zeros((1, 1), np.float32), rtt_s, 4000)], step)
 
     assert not any(misses(START_S, step) for step in range(now))
-    ahead = Lookahead(48, [], KeySpace(np.arange(2), 2, 1), part=0, capacity=4, serving=None)
     bulk = tuple(FetchTime(1, "bulk", 10, 4000, 20 * START_S, 48) for _ in range(3))
-    control.decide(
-        Boundary(
-            part=0,
-            parts=2,
-            number=3,
-            step=48,
-            steps_left=2,
-            previous=CacheActions(2).action(16),
-            served=16,
-            remote=nothing,
-            hits=nothing,
-            resolve_s=0.0,
-            fetches=bulk,
-            rebuild_s=0.0,
-            late_steps=0,
-            stepped=(),
-            lookahead=ahead,
-            now=now,
-        )
-    )
+    control.decide(boundary(48, now=now, fetches=bulk))
     assert [view.changes for view in policy.seen] == [1]
     asked = [step for step in range(now, now + 20) if misses(20 * START_S, step)]
     assert asked == [now + LOOK_AGAIN]
+
+
+STEP_S, EPOCH_STEPS = 1 / 32, 8  # exact seconds: NVML is read in every fourth step
+STEPS = 8  # between two decisions
+
+
+class Machine:
+    """A rank's counters, which draw chosen watts while steps pass, and the policy that gets their readings."""
+
+    def __init__(self, powercap: Powercap, nvml: mock.Mock | None) -> None:
+        self._clock, self._powercap, self._nvml = ReplayClock(), powercap, nvml
+        self._cpu_uj, self._gpu_mj = 1_000_000, 5_000
+        node = RaplReader(powercap.root, clock=self._clock)
+        alone = PowerModel(idle_w=0.0, max_w=100.0)
+        readers: list[EnergyReader] = [
+            NodeShareReader(node, alone, ranks_on_node=1, processor=self._clock, node_processor=self._clock)
+        ]
+        if nvml is not None:
+            readers.append(NvmlReader("GPU-aaaa-1", clock=self._clock, sample=False))
+        self.meter = EnergyMeter(readers, clock=self._clock)
+        self.control = CacheControl(0, 2, epoch_steps=EPOCH_STEPS, row_bytes=ROW_BYTES, estimator=DelayEstimator(1))
+        self.control.policy = ThresholdWindow(CacheActions(2))
+        self._step = 0
+
+    def decision(self, cpu_w: float, gpu_w: float, *, steps: int = STEPS, step_s: float = STEP_S) -> CacheDecisionRow:
+        """Take steps at these powers, and return the decision after them."""
+        stepped = []
+        for _ in range(steps):
+            self._clock.advance(step_s)
+            self._cpu_uj += round(cpu_w * step_s * 1e6)
+            self._powercap.set(PACKAGE, self._cpu_uj)
+            if self._nvml is not None:
+                self._gpu_mj += round(gpu_w * step_s * 1e3)
+                self._nvml.nvmlDeviceGetTotalEnergyConsumption.return_value = self._gpu_mj
+            stepped.append(StepTime(step_s, tuple(self.meter.sample("strategy"))))
+        self._step += steps
+        self.control.decide(boundary(self._step, stepped=tuple(stepped)))
+        (row,) = self.control.take_rows()
+        return row
+
+
+def test_rewards_are_measured_joules_of_gpu_and_processors(powercap: Powercap, nvml: mock.Mock) -> None:
+    """Equation 5: the joules of a step relative to a clean one; seconds alone would say -2."""
+    machine = Machine(powercap, nvml)
+    first = machine.decision(40.0, 160.0)
+    assert (first.reward, first.energy_source) == (None, "counter")
+    clean = machine.decision(40.0, 160.0)
+    assert clean.reward == pytest.approx(-1.0)
+    machine.decision(40.0, 160.0)  # warm-up is over
+    waits = machine.decision(30.0, 70.0, step_s=2 * STEP_S)
+    assert waits.reward == pytest.approx(-2 * (30 + 70) / (40 + 160))
+    assert waits.energy_source == "counter"
+    ratio = 3  # of seconds, then of joules: for P = 2 a multiplier and two hit rates come first
+    assert waits.state[ratio : ratio + 2] == pytest.approx([np.log(2.0), 0.0], abs=1e-5)
+    assert clean.state[ratio : ratio + 2] == pytest.approx([0.0, 0.0], abs=1e-5)
+
+
+def test_intervals_too_short_for_a_counter_are_unknown_and_count_in_the_next(
+    powercap: Powercap, nvml: mock.Mock
+) -> None:
+    machine = Machine(powercap, nvml)
+    for _ in range(3):
+        machine.decision(40.0, 160.0)
+    short = machine.decision(20.0, 80.0, steps=2)  # 63 ms, and NVML needs 100 ms
+    assert (short.energy_source, short.reward) == (None, pytest.approx(-1.0))
+    full = machine.decision(20.0, 80.0, steps=4)
+    assert (full.energy_source, full.reward) == ("counter", pytest.approx(-0.5))
+
+
+def test_polled_power_is_integrated_and_labelled(powercap: Powercap, nvml: mock.Mock) -> None:
+    nvml.nvmlDeviceGetTotalEnergyConsumption.side_effect = pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    nvml.nvmlDeviceGetPowerUsage.return_value = 160_000
+    machine = Machine(powercap, nvml)
+    for _ in range(3):
+        machine.decision(40.0, 0.0)
+    nvml.nvmlDeviceGetPowerUsage.return_value = 60_000
+    machine.decision(40.0, 0.0)
+    row = machine.decision(40.0, 0.0)
+    assert (row.energy_source, row.reward) == ("counter+polled", pytest.approx(-0.5))
+
+
+def test_clean_watts_survive_a_checkpoint_and_another_machine_s_gpu_is_not_waited_for(
+    powercap: Powercap, nvml: mock.Mock
+) -> None:
+    before = Machine(powercap, nvml)
+    before.decision(40.0, 160.0)
+    state = before.control.state_dict()
+    assert state["clean_w"] == {"rapl-share": pytest.approx(40.0), "nvml:GPU-aaaa-1": pytest.approx(160.0)}
+    after = Machine(powercap, None)
+    after.control.load_state_dict(state)
+    after.decision(40.0, 0.0, steps=30)
+    row = after.decision(20.0, 0.0)
+    assert (row.energy_source, row.reward) == ("counter", pytest.approx(-0.5))
+    with_joules = {**state, "clean": [STEP_S, 4.0]}  # of an older version
+    del with_joules["clean_w"]
+    after.control.load_state_dict(with_joules)
+    assert after.control.state_dict()["clean"] == [STEP_S]

@@ -18,6 +18,7 @@ from torch import Tensor
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.device_snapshot import DeviceSnapshot, edge_rows, stacked_on_device
+from dtdg_lab.kernels.uploads import upload
 
 
 @functools.cache
@@ -211,9 +212,9 @@ class Adjacency:
             self.weights = None if weights is None else cast(Tensor, weights).to(dtype)
         else:
             kind = np.int32 if self.num_edges <= _INT32_EDGES else np.int64  # torch needs one type for both
-            self.indptr = _readonly_tensor(offsets.astype(kind), device)
-            self.indices = _readonly_tensor(np.asarray(indices).astype(kind, copy=False), device)
-            self.weights = None if weights is None else _readonly_tensor(np.asarray(weights), device).to(dtype)
+            self.indptr = upload(offsets.astype(kind), device)
+            self.indices = upload(np.asarray(indices).astype(kind, copy=False), device)
+            self.weights = None if weights is None else upload(np.asarray(weights), device).to(dtype)
         self._block: Any = None
         self._matrix: Tensor | None = None
         self._transposed: Adjacency | None = None
@@ -296,13 +297,6 @@ class Adjacency:
     def like(self, indptr: Any, indices: Any, weights: Any, **shape: Any) -> Adjacency:
         """Return a matrix with the same backend, type and device; ``rows`` and ``columns`` as in the constructor."""
         return Adjacency(indptr, indices, weights, backend=self.backend, dtype=self.dtype, device=self.device, **shape)
-
-
-def _readonly_tensor(array: NDArray[Any], device: str) -> Tensor:
-    """Return the array as a tensor, without copying on the CPU; it must not be written to."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        return torch.from_numpy(array).to(device)
 
 
 class ScaledOperator:

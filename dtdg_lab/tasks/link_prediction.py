@@ -20,6 +20,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import for_a_hash
 from dtdg_lab.graphs.snapshot import EdgeSet
 from dtdg_lab.graphs.split import Split
+from dtdg_lab.kernels.uploads import upload
 from dtdg_lab.records.link_metrics import HIGH, LOW, PAIRS, RANKED
 from dtdg_lab.tasks.base import Rows, Scores, Task, mean_or_none
 from dtdg_lab.tasks.link_samples import NO_VERTEX, LinkSamples, edge_seed, link_samples, ranking_candidates
@@ -228,7 +229,7 @@ class LinkPrediction(Task):
     def _pairs_of(self, t: int) -> _Pairs:
         if t not in self._pairs:
             samples = self._samples(EdgeSet(self._following[t]), t)
-            src, dst = (torch.tensor(array, device=self._device) for array in (samples.src, samples.dst))
+            src, dst = (upload(array, self._device) for array in (samples.src, samples.dst))
             labels = torch.zeros(len(src), dtype=self._dtype, device=self._device)
             labels[: samples.positives] = 1
             self._pairs[t] = _Pairs(src, dst, labels, samples.positives)
@@ -241,7 +242,7 @@ class LinkPrediction(Task):
         pairs = self._pairs_of(t)
         sources, row = np.unique(pairs.src[: pairs.positives].cpu().numpy(), return_inverse=True)
         targets = ranking_candidates(EdgeSet(self._following[t]), sources, seed=self._seed, t=t, count=self._candidates)
-        ranking = _Ranking(*(torch.tensor(array, device=self._device) for array in (sources, targets, row)))
+        ranking = _Ranking(*(upload(array, self._device) for array in (sources, targets, row)))
         if part == "validation" and self._cached_bytes + targets.nbytes <= _CACHED_BYTES:
             self._cached_bytes += targets.nbytes
             self._rankings[t] = ranking

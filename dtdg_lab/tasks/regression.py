@@ -11,6 +11,7 @@ from torch import Tensor
 
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import Split
+from dtdg_lab.kernels.uploads import upload
 from dtdg_lab.tasks.base import Rows, Scores, Task, mean_or_none
 
 
@@ -53,7 +54,7 @@ class Regression(Task):
 
     def _target(self, t: int) -> Tensor:
         if t not in self._targets:
-            self._targets[t] = torch.tensor(np.asarray(self._graph.targets[t]), device=self._device).to(self._dtype)
+            self._targets[t] = upload(np.asarray(self._graph.targets[t]), self._device).to(self._dtype)
         return self._targets[t]
 
     def penalty(self, errors: Tensor) -> Tensor:

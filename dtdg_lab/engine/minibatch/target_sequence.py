@@ -23,6 +23,7 @@ from dtdg_lab.engine.views.replicated_sequence import OwnBest
 from dtdg_lab.engine.views.sequence import SnapshotSequence
 from dtdg_lab.engine.views.snapshot_view import SnapshotView
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
+from dtdg_lab.kernels.uploads import upload
 from dtdg_lab.models.base import State
 from dtdg_lab.tasks.base import Rows
 
@@ -45,7 +46,7 @@ class TargetSequence(SnapshotSequence):
         self.blocks, self.settings = blocks, settings
         self.own = len(blocks.batch.targets)
         self.device, self.dtype = settings.device, settings.dtype
-        self.vertices: Tensor | None = torch.tensor(blocks.arrays["vertices"], device=self.device)
+        self.vertices: Tensor | None = upload(blocks.arrays["vertices"], self.device)
         self._views: dict[tuple[range, int], SnapshotView] = {}
         self._one_by_one: dict[int, _LayerByLayer] = {}
 
@@ -84,9 +85,9 @@ class TargetSequence(SnapshotSequence):
 
     def _first(self, snapshots: range) -> SnapshotView:
         features, feature_of = self.blocks.features_of(snapshots)
-        inputs = torch.tensor(features, device=self.device).to(self.dtype)
+        inputs = upload(features, self.device).to(self.dtype)
         if feature_of is not None:
-            inputs = inputs.index_select(0, torch.tensor(feature_of, device=self.device))
+            inputs = inputs.index_select(0, upload(feature_of, self.device))
         rows = len(snapshots) * self.blocks.heights[0]
         return SnapshotView(
             self._operators(partial(target_edges, self.blocks, snapshots, 0)),

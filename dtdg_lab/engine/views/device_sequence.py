@@ -22,6 +22,7 @@ from dtdg_lab.graphs.snapshot import Snapshot, read_only, repeats
 from dtdg_lab.kernels.device_snapshot import DeviceSnapshot, unpack
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource, keep_freed_memory
 from dtdg_lab.kernels.spmm import choose_backend, stacked
+from dtdg_lab.kernels.uploads import upload
 
 # Most rows of stacked snapshots. Above, stacking gains nothing: a product takes longer than the call overhead.
 STACKED_ROWS = {"cpu": 16_384, "cuda": 1_048_576}
@@ -111,7 +112,7 @@ class SnapshotFeed:
     """Transfers snapshots of a graph into a rank's own memory.
 
     On the CPU they arrive as :class:`Snapshot`. On a CUDA device they arrive as :class:`DeviceSnapshot`: payloads are
-    pinned and copied asynchronously on the current stream.
+    pinned and copied by :mod:`dtdg_lab.kernels.uploads`, while the device computes.
     A payload is encoded once for a range of snapshots and cached on the host. A request for an overlapping range
     evicts it, so no snapshot is in two payloads. Snapshots sent in full to the CPU are copied from the graph itself.
 
@@ -164,8 +165,8 @@ class SnapshotFeed:
             self._pages[snapshots] = (payload.contents, numbers, values)
         contents, numbers, values = self._pages[snapshots]
         self._count(contents, numbers.nbytes + (0 if values is None else values.nbytes))
-        device_values = None if values is None else values.to(self.device, non_blocking=True)
-        return unpack(contents, numbers.to(self.device, non_blocking=True), device_values)
+        device_values = None if values is None else upload(values, self.device)
+        return unpack(contents, upload(numbers, self.device), device_values)
 
     def _cached(self, snapshots: range) -> Payload:
         if snapshots not in self._payloads:
@@ -222,7 +223,7 @@ class StoredSequence(SnapshotSequence):
         return self._moved(features[snapshots.start : snapshots.stop][:, rows]).flatten(0, 1)
 
     def _moved(self, features: NDArray[np.float32]) -> Tensor:
-        return torch.tensor(np.asarray(features), device=self.device).to(self.dtype)
+        return upload(np.asarray(features), self.device).to(self.dtype)
 
 
 class DeviceSequence(StoredSequence):

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -16,6 +15,7 @@ from dtdg_lab.core.plans import HaloPlan, Partition
 from dtdg_lab.graphs.snapshot import Snapshot, read_only
 from dtdg_lab.kernels.operators import OperatorSettings, checked
 from dtdg_lab.kernels.spmm import Adjacency
+from dtdg_lab.kernels.uploads import upload
 from dtdg_lab.partition.measures import distinct_rows, pulls_of
 
 
@@ -156,7 +156,7 @@ class LocalSource:
         return self._edges[direction]
 
     def _moved(self, degrees: NDArray[np.float64]) -> Tensor:
-        return torch.tensor(degrees, dtype=self._settings.dtype, device=self._settings.device)
+        return upload(degrees, self._settings.device).to(self._settings.dtype)
 
 
 def part_edges(

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from dtdg_lab.distributed.group import Group
+from dtdg_lab.kernels.uploads import upload
 from dtdg_lab.models.base import DynamicModel, State
 from dtdg_lab.systems.decayed_windows.shrinking import SurvivalRows
 
@@ -62,7 +63,7 @@ class CarriedState:
             return self._state.slice(slice(0, count))
 
         def merge(zeros: Tensor, x: Tensor) -> Tensor:
-            mask = fits.to(x.device).view(-1, *[1] * (x.ndim - 1))
+            mask = upload(fits, str(x.device)).view(-1, *[1] * (x.ndim - 1))
             return torch.cat([torch.where(mask, x[:count], zeros[:count]), zeros[count:]])
 
         layers = zip(self._model.initial_state(len(needed)).layers, self._state.layers, strict=True)

@@ -29,6 +29,7 @@ from dtdg_lab.engine.views.sequence import SnapshotSequence
 from dtdg_lab.engine.views.snapshot_view import NeighbourRows, SnapshotView
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
+from dtdg_lab.kernels.uploads import upload
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.systems.decayed_windows.window import BatchRow
 from dtdg_lab.tasks.base import Task
@@ -57,7 +58,7 @@ class SampledSequence(SnapshotSequence):
         keep_freed_memory()
         self.part, self.settings, self.own = part, settings, part.own
         self.device, self.dtype = settings.device, settings.dtype
-        self.vertices: Tensor | None = torch.tensor(part.vertices, device=self.device)
+        self.vertices: Tensor | None = upload(part.vertices, self.device)
         self._graph = graph
         self._sampled: dict[int, SampledSnapshot] = {}
         self._views: dict[int, list[SnapshotView]] = {}
@@ -104,7 +105,7 @@ class SampledSequence(SnapshotSequence):
         if layer:  # only the first layer reads features
             no_inputs = torch.empty(sample.rows(layer), 0, dtype=self.dtype, device=self.device)
             return SnapshotView(operators, snapshots, no_inputs, NeighbourRows(), num_nodes=self.own)
-        features = torch.tensor(self._graph.features[t][sample.vertices], device=self.device).to(self.dtype)
+        features = upload(self._graph.features[t][sample.vertices], self.device).to(self.dtype)
         return SnapshotView(
             operators, snapshots, features, NeighbourRows(), num_nodes=self.own, may_keep=lambda size: True
         )

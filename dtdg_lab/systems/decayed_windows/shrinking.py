@@ -20,6 +20,7 @@ from dtdg_lab.engine.views.snapshot_view import NeighbourRows, SnapshotView
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import Operators, OperatorSettings
+from dtdg_lab.kernels.uploads import upload
 from dtdg_lab.systems.decayed_windows.chunks import Chunking
 
 
@@ -96,7 +97,7 @@ class SurvivalRows:
     def of(cls, order: SurvivalOrder, device: str) -> SurvivalRows:
         """Return the order as tensors on ``device``."""
         positions = np.argsort(order.vertices)
-        tensors = (torch.tensor(array, device=device) for array in (order.vertices, np.argsort(positions), positions))
+        tensors = (upload(array, device) for array in (order.vertices, np.argsort(positions), positions))
         return cls(order, *tensors)
 
     def num_rows(self, chunks: int) -> int:
@@ -329,8 +330,8 @@ class ShrunkenViews:
             return edges.pop(direction) if direction in edges else self._part_edges(t, rows, direction)
 
         operators = Operators(LocalSource(part_edges, self._settings), self._settings)
-        features = np.ascontiguousarray(self._graph.features[t][self._rows.order.vertices[:rows]])
-        inputs = torch.from_numpy(features).to(self._settings.device).to(self._settings.dtype)
+        features = self._graph.features[t][self._rows.order.vertices[:rows]]
+        inputs = upload(features, self._settings.device).to(self._settings.dtype)
         neighbours = LocalRows(self._exchanger, self._group, self._rows.vertices[:rows])
         return SnapshotView(
             operators, range(t, t + 1), inputs, neighbours, num_nodes=num_nodes, may_keep=lambda size: False

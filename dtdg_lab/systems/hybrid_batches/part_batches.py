@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from dtdg_lab.core.plans import BatchSize, TargetBatch
 from dtdg_lab.core.rng import generator
@@ -16,6 +15,7 @@ from dtdg_lab.engine.minibatch.state_cache import StateCache
 from dtdg_lab.engine.minibatch.target_sequence import TargetRun, TargetSequence
 from dtdg_lab.engine.views.replicated_sequence import CachedSequence
 from dtdg_lab.kernels.operators import OperatorSettings
+from dtdg_lab.kernels.uploads import upload
 from dtdg_lab.systems.hybrid_batches.generators import BatchMaker, Source
 from dtdg_lab.systems.hybrid_batches.reservoir import Reservoir, capacity, check_fits
 from dtdg_lab.systems.hybrid_batches.sampler import TargetSampler
@@ -192,7 +192,7 @@ class PartBatches:
         blocks = built.blocks
         sequence = TargetSequence(blocks, self._settings)
         rows = blocks.arrays.get("places")
-        places = None if rows is None else torch.tensor(rows, device=self._settings.device)
+        places = None if rows is None else upload(rows, self._settings.device)
         run = self._run(sequence=sequence, snapshots=built.batch.snapshots, places=places, states=self.states)
         prepared = Prepared(run, built.batch, draw, blocks.rows, blocks.edges, built.built_s, blocks.nbytes)
         device_bytes = DEVICE_COPIES * blocks.nbytes

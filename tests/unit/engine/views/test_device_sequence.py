@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -28,6 +28,7 @@ from dtdg_lab.models.base import DynamicModel
 from tests.backends import needs_gpu
 from tests.factories import random_graph, snapshot_of_matrix
 from tests.gradients import double_model
+from tests.pretend_copies import pretend_copies
 
 NODES, SNAPSHOTS, FEATURES = 17, 5, 3
 
@@ -351,13 +352,17 @@ def test_a_range_is_encoded_once_until_the_blocks_are_cut_otherwise(monkeypatch:
 
 
 @pytest.fixture(params=["without pinning", pytest.param("cuda", marks=[pytest.mark.gpu, needs_gpu])])
-def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A device that payloads are unpacked on; the processor plays one where its memory need not be pinned."""
     if request.param == "cuda":
-        return "cuda"
+        yield "cuda"
+        return
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
     monkeypatch.setattr(device_sequence, "_takes_tensors", lambda device: True)
-    return "cpu"
+    with pretend_copies() as copies:
+        yield "cpu"
+    assert copies.received
+    assert not copies.unpinned
 
 
 @both_ways

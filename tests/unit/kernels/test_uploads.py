@@ -1,0 +1,142 @@
+"""Copies to a device: what arrives, which buffers are used again when, and that training copies in no other way."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.kernels.uploads import Uploader, as_tensor, upload, uploader
+from dtdg_lab.testing.training import train_in_memory
+from tests.pretend_copies import QueuedCopies, pretend_copies
+from tests.small_training import CLASSES, LINK, config_of, train
+
+ARRAYS = [
+    np.arange(7, dtype=np.int32),
+    np.linspace(0, 1, 30, dtype=np.float32).reshape(5, 6),
+    np.zeros((0, 4), np.float32),
+    np.float64(2.5) * np.ones(()),
+    np.array([True, False, True]),
+    np.arange(24.0).reshape(4, 6)[:, ::2],
+    np.broadcast_to(np.int64(3), 9),
+]
+
+
+@pytest.mark.parametrize("array", ARRAYS, ids=lambda array: f"{array.dtype} {array.shape}")
+@pytest.mark.parametrize("buffer_bytes", [16, 64, 1 << 20])
+def test_arrays_arrive_whole_in_pieces_of_any_size(array: np.ndarray, buffer_bytes: int) -> None:
+    copies = QueuedCopies()
+    arrived = Uploader(copies, buffer_bytes=buffer_bytes).upload(array)
+    assert torch.equal(arrived, torch.tensor(np.array(array)))
+    assert arrived.shape == array.shape
+    assert sum(copies.copied) == array.nbytes
+    assert copies.unpinned == 0
+
+
+def test_on_the_cpu_arrays_are_used_in_place_without_a_warning() -> None:
+    array = np.arange(6, dtype=np.float32)
+    array.setflags(write=False)
+    assert upload(array, "cpu").data_ptr() == array.ctypes.data
+    tensor = torch.arange(3)
+    assert upload(tensor, "cpu") is tensor
+    assert uploader("cpu") is uploader("cpu")
+
+
+def test_memory_of_a_read_only_array_lives_as_long_as_its_tensor() -> None:
+    array = np.arange(100_000)
+    array.setflags(write=False)
+    tensor = as_tensor(array)
+    del array
+    np.zeros(100_000, np.int64)
+    assert tensor[[0, -1]].tolist() == [0, 99_999]
+
+
+def test_small_arrays_share_a_buffer_and_none_is_overwritten_in_flight() -> None:
+    copies = QueuedCopies()
+    pair, numbers = Uploader(copies, buffer_bytes=256), range(40)
+    sent = [pair.send(np.full(8, number)) for number in numbers]  # 64 bytes: four fill a buffer
+    assert copies.host_waits == 8, "ten buffers were filled, and the first two were empty"
+    assert copies.in_flight, "the last copies are still queued"
+    assert [pair.receive(one)[0].item() for one in sent] == list(numbers)
+    assert copies.host_waits == 8
+
+
+def test_the_pretend_device_refuses_buffers_that_are_overwritten_in_flight() -> None:
+    copies = QueuedCopies()
+    one_buffer = Uploader(copies, buffer_bytes=256)
+    first = one_buffer.send(np.arange(8))
+    one_buffer._used = 0
+    one_buffer.send(np.arange(8, 16))
+    with pytest.raises(AssertionError, match="written to while its copy was queued"):
+        one_buffer.receive(first)
+
+
+def test_pinned_arrays_are_copied_without_a_buffer() -> None:
+    copies = QueuedCopies()
+    page = copies.pinned(32).fill_(5)
+    assert Uploader(copies, buffer_bytes=16).upload(page).tolist() == [5] * 32
+    assert copies.copied == [32]
+
+
+def test_a_sent_array_may_be_changed_before_it_arrives() -> None:
+    copies = QueuedCopies()
+    pair, array = Uploader(copies), np.arange(4)
+    sent = pair.send(array)
+    array[:] = 9
+    assert pair.receive(sent).tolist() == [0, 1, 2, 3]
+
+
+def test_threads_send_at_once() -> None:
+    copies = QueuedCopies()
+    pair, wrong = Uploader(copies, buffer_bytes=128), list[int]()
+
+    def send(number: int) -> None:
+        for _ in range(50):
+            if not bool(pair.send(np.full(10, number)).tensor.shape == (10,)):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=send, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert len(copies.copied) == 200
+    assert pair.upload(np.arange(3)).tolist() == [0, 1, 2], "the queue refuses overwritten buffers"
+
+
+SYSTEMS = {
+    "dynahb": {"reservoir": False},
+    "dynagraph": {"window": 2, "fanout": 3},
+    "flaredtdg": {"window": 3, "full_snapshots": 1, "alpha": 0.5},
+    "greendygnn": {},
+    "pygt-dist": {},
+    "psg": {},
+    "single": {"parts": 1},
+}
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_run_copies_pinned_memory_alone_and_its_losses_stay(system: str, tmp_path: Path) -> None:
+    config = config_of(**{"system": system, "epochs": 1, **SYSTEMS[system]})
+    plain = train(tmp_path, config).losses
+    with pretend_copies(buffer_bytes=1 << 12) as copies:
+        assert train(tmp_path, config).losses == plain
+    assert copies.unpinned == 0
+    assert copies.received > 10
+
+
+@pytest.mark.parametrize("task", [LINK, CLASSES], ids=["link", "classification"])
+def test_labels_are_copied_from_pinned_memory(task: dict[str, Any], tmp_path: Path) -> None:
+    config = config_of(epochs=1, **task)
+    graph = load_for(config)
+    plain = train_in_memory(config, graph, tmp_path / "last.pt").losses
+    with pretend_copies() as copies:
+        assert train_in_memory(config, graph, tmp_path / "last.pt").losses == plain
+    assert copies.unpinned == 0
+    assert copies.received

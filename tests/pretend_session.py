@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from dtdg_lab.cluster.engines import EngineState
 from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, ControlError
@@ -141,6 +142,7 @@ class PretendSession:
         self.runs_dir, self.problem = Path("runs"), ""
         self.runs: list[PretendRun] = []
         self.alive = dict.fromkeys(range(ranks), True)
+        self.devices = EngineState(True, "cpu", "A processor", 16 << 30)
         self.repaired = 0
         self._live = live
         self._make: type[PretendRun] = PretendRun
@@ -149,8 +151,8 @@ class PretendSession:
     def current(self) -> PretendRun | None:
         return self.runs[-1] if self.runs else None
 
-    def engines(self) -> dict[int, bool]:
-        return dict(self.alive)
+    def engines(self) -> dict[int, EngineState]:
+        return {rank: self.devices if alive else EngineState(is_alive=False) for rank, alive in self.alive.items()}
 
     def train(self, config: RunConfig) -> PretendRun:
         if self.current is not None and self.current.status in ("running", "paused"):

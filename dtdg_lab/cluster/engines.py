@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from dtdg_lab.cluster import session_files
+from dtdg_lab.cluster.devices import DeviceReport, Gpu
 from dtdg_lab.cluster.session_files import SessionFiles
 from dtdg_lab.cluster.worker import rehearse, warm_up
 from dtdg_lab.core.errors import ClusterError, ConfigError
@@ -36,12 +37,49 @@ HEARTBEAT_MS = 200  # the default of 3000 delays the cluster's start by 6 s
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """One engine: its number at the controller (never reused, so not the rank), process and machine."""
+    """One engine: its number at the controller (never reused, so not the rank), process, and devices."""
 
     id: int
     pid: int
-    host: str
-    gpus: int
+    report: DeviceReport
+
+    @property
+    def host(self) -> str:
+        """Its machine."""
+        return self.report.host
+
+    @classmethod
+    def from_json(cls, facts: dict[str, Any]) -> Engine:
+        """Return the engine of its ``dataclasses.asdict``."""
+        return cls(facts["id"], facts["pid"], DeviceReport.from_json(facts["report"]))
+
+
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """An engine as its session sees it.
+
+    Attributes:
+        is_alive: True if it can train.
+        device: torch device of its own, such as ``cuda:0`` in its process or ``cpu``; empty if it is not alive.
+        name: model of the GPU, or of the processor.
+        memory_bytes: memory of the GPU, or of the machine.
+        host: its machine.
+        problem: why it can use no GPU, although its machine has some; empty otherwise.
+    """
+
+    is_alive: bool
+    device: str = ""
+    name: str = ""
+    memory_bytes: int | None = None
+    host: str = ""
+    problem: str = ""
+
+    @classmethod
+    def of(cls, report: DeviceReport, gpu: Gpu | None) -> EngineState:
+        """Return the state of an engine that is alive, with its own GPU if it has one."""
+        if gpu is None:
+            return cls(True, "cpu", report.cpu, report.memory_bytes, report.host, report.problem)
+        return cls(True, f"cuda:{gpu.index}", gpu.name, gpu.memory_bytes, report.host)
 
 
 class Engines:
@@ -63,7 +101,7 @@ class Engines:
     def _learn(self) -> None:
         """Read other kernels' facts about the engines."""
         facts = json.loads(self._files.engines_file.read_text()) if self._files.engines_file.is_file() else []
-        self._warm |= {fact["id"]: Engine(**fact) for fact in facts}
+        self._warm |= {fact["id"]: Engine.from_json(fact) for fact in facts}
 
     @classmethod
     def start(cls, files: SessionFiles, *, timeout_s: float) -> Engines:
@@ -165,9 +203,9 @@ class Engines:
             if not new:
                 return
             view = self.client[new]
-            facts = view.apply_async(warm_up)
-            for number, fact in zip(new, facts.get(timeout=timeout_s), strict=True):
-                self._warm[number] = Engine(number, **fact)
+            answers = view.apply_async(warm_up)
+            for number, (pid, report) in zip(new, answers.get(timeout=timeout_s), strict=True):
+                self._warm[number] = Engine(number, pid, report)
             view.apply_async(rehearse)  # an error in it recurs in the first run, which reports it
             write_json(self._files.engines_file, [asdict(engine) for engine in self._warm.values()])
         except (TimeoutError, ipp.error.TimeoutError) as error:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.cluster.assembly import assemble_rank, end_stopped
+from dtdg_lab.cluster.devices import choose_devices, report_devices
 from dtdg_lab.cluster.followed_run import LocalRun
 from dtdg_lab.cluster.preparing import Preparation
 from dtdg_lab.cluster.run_start import RunStart
@@ -144,15 +145,13 @@ def _train(
     progress: bool,
     bench: Bench | None,
 ) -> str:
-    import torch
-
     from dtdg_lab.distributed.group import SoloGroup
     from dtdg_lab.kernels.torch_defaults import torch_defaults
     from dtdg_lab.training.control import LocalControl
 
     start = RunStart.of(directory, 0)
     stack.enter_context(torch_defaults(start.threads or config.threads))
-    device = "cuda:0" if config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available()) else "cpu"
+    (device,) = choose_devices(config.device, [report_devices()]).devices
     writer = RecordWriter(directory.record_file(0), 0, 1)
     stack.callback(writer.close)
     control = LocalControl()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.cluster import session_files
 from dtdg_lab.cluster.assembly import check_request
-from dtdg_lab.cluster.engines import Engines, engine_numbers_of, trouble
+from dtdg_lab.cluster.devices import DeviceChoice, assign_gpus, choose_devices
+from dtdg_lab.cluster.engines import Engines, EngineState, engine_numbers_of, trouble
 from dtdg_lab.cluster.keeper import has_keeper, start_keeper
 from dtdg_lab.cluster.registrations import SentRegistration, pack_registrations
 from dtdg_lab.cluster.run import Run
@@ -107,6 +108,7 @@ class Session:
             raise ClusterError(
                 f"{error} {log_text} Try fewer ranks, or end other sessions: dtdg-lab sessions."
             ) from error
+        self._warn_of_unused_gpus()
 
     @classmethod
     def attach(
@@ -151,6 +153,7 @@ class Session:
             if lab_files is None:
                 files.remove()
             raise
+        session._warn_of_unused_gpus()
         return session
 
     def _setup(self, files: SessionFiles) -> None:
@@ -167,7 +170,7 @@ class Session:
         self._heart.start()
 
     def __repr__(self) -> str:
-        alive = sum(self.engines().values()) if self.ready else 0
+        alive = sum(engine.is_alive for engine in self.engines().values()) if self.ready else 0
         return f"<Session {self.name}: {alive} of {self.ranks} engines alive>"
 
     # facts
@@ -200,7 +203,7 @@ class Session:
     @property
     def ready(self) -> bool:
         """True if runs can be started: the session is open, the controller and all engines are alive."""
-        return not self._closed and not self.problem and all(self.engines().values())
+        return not self._closed and not self.problem and all(engine.is_alive for engine in self.engines().values())
 
     @property
     def problem(self) -> str:
@@ -208,10 +211,21 @@ class Session:
         gone = not self._closed and self._engines.controller_is_gone
         return session_files.gone_words(self._files) if gone else ""
 
-    def engines(self) -> dict[int, bool]:
-        """Return rank -> True if its engine is alive."""
-        alive = 0 if self._closed else len(self._engines.alive())
-        return {rank: rank < alive for rank in range(self.ranks)}
+    def engines(self) -> dict[int, EngineState]:
+        """Return rank -> the state of its engine: whether it is alive, its device, and the memory of that."""
+        reports = [] if self._closed else [engine.report for engine in self._engines.alive()]
+        states = [EngineState.of(*pair) for pair in zip(reports, assign_gpus(reports), strict=True)]
+        missing = [EngineState(is_alive=False)] * (self.ranks - len(states))
+        return dict(enumerate((states + missing)[: self.ranks]))
+
+    def _warn_of_unused_gpus(self) -> None:
+        """Warn if a machine has GPUs that torch cannot use, for example because its driver is too old."""
+        problems: dict[str, list[str]] = {}
+        for rank, engine in self.engines().items():
+            if engine.problem:
+                problems.setdefault(engine.problem, []).append(str(rank))
+        for problem, ranks in problems.items():
+            warnings.warn(f"Engines {', '.join(ranks)} use no GPU: {problem}", stacklevel=3)
 
     @property
     def runs(self) -> list[Run]:
@@ -257,7 +271,7 @@ class Session:
         *,
         runs_dir: str | Path | None = None,
         engines: Sequence[int] | None = None,
-        config: RunConfig | None = None,
+        config: RunConfig,
     ) -> Run:
         """Start a run like :meth:`train`, in a folder created by ``make``: a fork or a replay.
 
@@ -266,7 +280,7 @@ class Session:
             make: called with ``root`` once the engines are free.
             runs_dir: replaces the session's folder of runs.
             engines: as in :meth:`train`.
-            config: config of the run; without it, all registered code must be fit to be sent to engines.
+            config: config of the run.
 
         Raises:
             ClusterError: registered code that the run uses cannot be sent to engines; or as in :meth:`train`.
@@ -274,11 +288,14 @@ class Session:
         with self._lock:
             numbers = engine_numbers_of(ranks, engines)
             self._check_free(ranks, numbers)
+            devices = self._choose_devices(config, numbers)
             root = writable_folder(runs_dir or self._files.runs_dir, "runs_dir", RunStoreError)
-            registrations = pack_registrations(*([config] if config else []))
+            registrations = pack_registrations(config)
             directory = make(root=root.resolve())
             self._files.add_run(directory.path, numbers)
-            return self._launch(directory, ranks, attempt=1, numbers=numbers, registrations=registrations)
+            return self._launch(
+                directory, ranks, attempt=1, devices=devices, numbers=numbers, registrations=registrations
+            )
 
     def halves(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the indices of the first and of the second half of the engines, equally many.
@@ -344,10 +361,12 @@ class Session:
             add_extensions(directory.path, after)
             if not is_own:
                 self._files.add_run(path)
+            devices = self._choose_devices(config, numbers)
             attempt = status["attempt"] + 1
             directory.write_status("starting", attempt=attempt)
             start = {
                 "attempt": attempt,
+                "devices": devices,
                 "changes": changes,
                 "numbers": numbers,
                 "registrations": registrations,
@@ -407,24 +426,34 @@ class Session:
                 + ("Call session.repair()." if ranks <= self.ranks else f"Create a Session(ranks={ranks}).")
             )
 
+    def _choose_devices(self, config: RunConfig, numbers: tuple[int, ...]) -> DeviceChoice:
+        """Return the devices of a run's ranks; warn if GPUs are left unused or shared."""
+        alive = self._engines.alive()
+        # runs on numbered engines may train at the same time, and share processors and GPUs
+        reports = [engine.report for engine in (alive if numbers else alive[: config.ranks])]
+        devices = choose_devices(config.device, reports, numbers or range(config.ranks))
+        if devices.note:
+            warnings.warn(devices.note, stacklevel=4)
+        return devices
+
     def _launch(
         self,
         directory: RunDirectory,
         ranks: int,
         *,
         attempt: int,
+        devices: DeviceChoice,
         registrations: tuple[SentRegistration, ...],
         changes: Mapping[str, Any] | None = None,
         numbers: tuple[int, ...] = (),
     ) -> Run:
         alive = self._engines.alive()
         engines = [alive[index] for index in numbers] or alive[:ranks]
-        beside = alive if numbers else engines  # others may train at the same time: they share processors and GPUs
+        beside = alive if numbers else engines  # others may train at the same time
         is_local = {engine.host for engine in engines} == {host_id()}
-        device, sharing = directory.config().device, Counter(engine.host for engine in beside)
-        if device == "auto":  # use GPUs only if every rank of every machine has one, since a group has one backend
-            device = "cuda" if all(engine.gpus >= sharing[engine.host] for engine in engines) else "cpu"
         answers = []
+        if devices.note:
+            directory.add_environment(device_note=devices.note)
         for rank, engine in enumerate(engines):
             of_machine = [neighbour for neighbour in beside if neighbour.host == engine.host]
             task = RankTask(
@@ -435,7 +464,8 @@ class Session:
                 key=self.key,
                 local_rank=of_machine.index(engine),
                 local_size=len(of_machine),
-                device=device,
+                device=devices.devices[rank],
+                shares_gpus=devices.is_shared,
                 changes=tuple((changes or {}).items()),
                 busy_file=str(self._files.busy_file) if self._files.owned else "",
                 registrations=registrations,

@@ -16,19 +16,20 @@ from dtdg_lab.cluster.addresses import _keep_gloo_on, outward_address
 from dtdg_lab.cluster.assembly import assemble_rank, check_request, end_stopped
 from dtdg_lab.cluster.beacon import Beacon, death_reason, signs_of_life, wait_for_note
 from dtdg_lab.cluster.control import ControlServer, RequestLog, StoredControl, ask, attempt_scope
+from dtdg_lab.cluster.devices import DeviceReport, report_devices
 from dtdg_lab.cluster.preparing import Preparation
 from dtdg_lab.cluster.registrations import SentRegistration, apply_registrations
 from dtdg_lab.cluster.run_start import RunStart
 from dtdg_lab.cluster.stop_signals import OVERDUE_S, StopSignals
 from dtdg_lab.cluster.telemetry import Publisher
-from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunFailedError, StoppedError
+from dtdg_lab.core.errors import ClusterError, ControlError, LabError, RunFailedError, StoppedError
 from dtdg_lab.core.system_errors import error_text
 from dtdg_lab.distributed.heartbeat import OtherRankError
 from dtdg_lab.records.requests import Request
 from dtdg_lab.runs import parquet
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.liveness import SILENT_S, host_id, own_note, remove_note, write_note
+from dtdg_lab.runs.liveness import SILENT_S, own_note, remove_note, write_note
 from dtdg_lab.runs.record_writer import RecordWriter
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ class RankTask:
     key: str
     local_rank: int = 0
     local_size: int = 1
-    device: str = "auto"
+    device: str = "cpu"  # of this rank, in the engine's process
+    shares_gpus: bool = False  # whether ranks of the run share a GPU
     changes: tuple[tuple[str, Any], ...] = ()
     busy_file: str = ""
     registrations: tuple[SentRegistration, ...] = ()
@@ -68,15 +70,13 @@ class RankTask:
         return Path(self.busy_file) if self.busy_file else None
 
 
-def warm_up() -> dict[str, Any]:
-    """Import the modules of training, so that a click on Run starts training immediately (see ``rehearse``).
+def warm_up() -> tuple[int, DeviceReport]:
+    """Import torch, so that a click on Run starts training immediately (see ``rehearse``).
 
     Returns:
-        The engine's process identifier, its machine, and the number of visible CUDA devices.
+        The number of the engine's process, and its devices.
     """
-    import torch
-
-    return {"pid": os.getpid(), "host": host_id(), "gpus": torch.cuda.device_count()}
+    return os.getpid(), report_devices()
 
 
 def rehearse() -> None:
@@ -88,21 +88,6 @@ def rehearse() -> None:
         build.rehearse()
     gc.collect()
     gc.freeze()  # else a collection over all imported objects takes 0.3 s after a change of settings
-
-
-def choose_device(device: str, rank: int, gpus: int, size: int) -> str:
-    """Return the device of a rank: one GPU each if this machine has enough (``gpus``), otherwise the CPU.
-
-    Raises:
-        ConfigError: GPUs were requested explicitly and are missing.
-    """
-    if device == "cpu" or (device == "auto" and gpus < size):
-        return "cpu"
-    if gpus < size:
-        raise ConfigError(
-            f"device='cuda' needs {size} GPUs, but this machine has {gpus}. Use device='auto' or fewer ranks."
-        )
-    return f"cuda:{rank}"
 
 
 def run_rank(task: RankTask) -> str:
@@ -152,7 +137,7 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, signals: S
 
     config, start = directory.config(), RunStart.of(directory, task.rank, attempt=task.attempt)
     stack.enter_context(torch_defaults(start.threads or config.threads, local_ranks=task.local_size))
-    device = choose_device(task.device, task.local_rank, torch.cuda.device_count(), task.local_size)
+    device = task.device
     if device != "cpu":
         torch.cuda.set_device(device)
     host = task.host or outward_address()

@@ -13,6 +13,7 @@ from dtdg_lab.config import catalogue
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ControlError, LabError
 from dtdg_lab.dashboard.actions import Actions, Steering, unless_over
+from dtdg_lab.dashboard.engine_list import list_engines
 from dtdg_lab.dashboard.live_page import LivePage
 from dtdg_lab.dashboard.notebook import NotebookColumn, load_resources, remove_resources
 from dtdg_lab.dashboard.page_facts import PauseClock, RunFilesReader, SessionWatch, run_facts, session_facts
@@ -207,7 +208,7 @@ class Dashboard:
 
     def act(self, action: str) -> None:
         """Do what a button or an entry of the menu asks for."""
-        if action != "details":
+        if action not in ("details", "engines"):
             self._clear_problem()
         run, session = self._run, self.session
         if action == "run":
@@ -219,6 +220,8 @@ class Dashboard:
             self.actions.do("Run", lambda: session.train(config))
         elif action == "repair":
             self.actions.do("Restart engines", session.repair)
+        elif action == "engines":
+            self.header.tell_details("Engines", list_engines(self.watch.state.engines))
         elif action == "resume" and run is None and self.watch.state.interrupted is not None:
             self.actions.do("Resume", partial(session.resume, self.watch.state.interrupted))
         elif action == "compare":

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.dashboard.actions import Actions
+from dtdg_lab.dashboard.engine_list import summarize_devices
 from dtdg_lab.dashboard.run_list import started_text
 from dtdg_lab.dashboard.states import PageFacts
 from dtdg_lab.records.tables import RunTables
@@ -21,6 +22,7 @@ from dtdg_lab.visualization.run_names import run_title
 from dtdg_lab.widgets.run_page import BackgroundWorker, describe
 
 if TYPE_CHECKING:
+    from dtdg_lab.cluster.engines import EngineState
     from dtdg_lab.cluster.run import Run
     from dtdg_lab.cluster.session import Session
 
@@ -97,7 +99,7 @@ class SessionState:
     """
 
     run: Run | None = None
-    engines: dict[int, bool] = field(default_factory=dict)
+    engines: dict[int, EngineState] = field(default_factory=dict)
     ready: bool = False
     runs: tuple[Run, ...] = ()
     problem: str = ""
@@ -160,7 +162,8 @@ def session_facts(session_state: SessionState) -> PageFacts:
     """Return what is known without a run."""
     return PageFacts(
         engines=len(session_state.engines),
-        engines_ready=sum(session_state.engines.values()),
+        engines_ready=sum(engine.is_alive for engine in session_state.engines.values()),
+        devices=summarize_devices(session_state.engines),
         ready=session_state.ready,
         left_behind=session_state.interrupted is not None,
         newcomer=session_state.run is None and session_state.interrupted is None,

@@ -38,6 +38,7 @@ class PageFacts:
         status: the run's status; empty without a run.
         name, sub: name of the run, and the text below it.
         engines, engines_ready: number of engines, and of those that answer.
+        devices: devices of the engines, in words.
         ready: whether a run can be started.
         busy: whether a request is waiting for its result.
         preparing, left_words: what is done before the first step, and for how long.
@@ -62,6 +63,7 @@ class PageFacts:
     sub: str = ""
     engines: int = 0
     engines_ready: int = 0
+    devices: str = ""
     ready: bool = True
     busy: bool = False
     preparing: str = ""
@@ -122,10 +124,11 @@ def head_of(facts: PageFacts) -> Head:
 
 def _idle(facts: PageFacts) -> Head:
     engines = f"{facts.engines_ready} of {facts.engines} engines are ready" if facts.engines else ""
+    devices = f" · {facts.devices}" if facts.devices else ""
     starting = f"Engines are starting: {facts.engines_ready} of {facts.engines} ready"
     return Head(
         name="No run yet",
-        sub=engines,
+        sub=engines + devices,
         renamable=False,
         state="No run yet",
         tone="",
@@ -216,6 +219,7 @@ def _menu(facts: PageFacts) -> tuple[tuple[str, str], ...]:
     entries = []
     if facts.status:
         entries = [("Open report", "report"), ("Copy run id", "copy_id"), ("Copy folder", "copy_folder")]
+    entries.append(("Show engines", "engines"))
     if facts.status not in ACTIVE:
         entries.append(("Restart engines", "repair"))
     return tuple(entries)

@@ -278,7 +278,7 @@ def find_gpu(nvml: ModuleType, device: int | str) -> Any:
     Raises:
         NotAvailableError: there is no such GPU, NVML does not answer, or the name is of a MIG instance.
     """
-    name = _visible_name(device) if isinstance(device, int) else device
+    name = visible_name(device) if isinstance(device, int) else device
     if name.startswith("MIG-"):
         raise NotAvailableError(
             f"{name} is a MIG instance, whose energy is unknown: NVML counts only whole GPUs. Train on a GPU without "
@@ -304,7 +304,7 @@ def find_gpu(nvml: ModuleType, device: int | str) -> Any:
     return matches[0]
 
 
-def _visible_name(index: int) -> str:
+def visible_name(index: int) -> str:
     """Return the NVML index or UUID behind CUDA device ``index`` of this process."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:

@@ -67,6 +67,17 @@ def _version(name: str) -> str | None:
 
 
 def _cpu() -> dict[str, Any]:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "model": cpu_model(),
+        "cores": psutil.cpu_count(logical=False),
+        "threads": os.cpu_count(),
+        "usable": usable,
+    }
+
+
+def cpu_model() -> str | None:
+    """Return the model of this machine's processor; None if it is unknown."""
     model = platform.processor() or None
     listing = Path("/proc/cpuinfo")
     if listing.is_file():
@@ -74,13 +85,15 @@ def _cpu() -> dict[str, Any]:
             line.partition(":")[2].strip() for line in listing.read_text().splitlines() if line[:10] == "model name"
         ]
         model = named[0] if named else model
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {"model": model, "cores": psutil.cpu_count(logical=False), "threads": os.cpu_count(), "usable": usable}
+    return model
 
 
 def gpu_count() -> int:
-    """Return the number of GPUs that NVML reports; 0 without a driver."""
-    return len(_gpus()["gpus"] or [])
+    """Return the number of GPUs for new processes: those that NVML reports and CUDA_VISIBLE_DEVICES does not hide."""
+    count, visible = len(_gpus()["gpus"] or []), os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return count
+    return min(count, len([name for name in visible.split(",") if name.strip() not in ("", "-1")]))
 
 
 def _gpus() -> dict[str, Any]:

@@ -35,7 +35,7 @@ def assert_failed_and_repairable(session: Session, run, rank: int, ranks: int) -
     with pytest.raises(RunFailedError, match=f"rank {rank} died"):
         run.wait(60)
     assert open_run(run.path).summary["status"] == "failed"
-    until(lambda: sum(session.engines().values()) < ranks, what="the session sees that engines are missing")
+    until(lambda: not session.ready, what="the session sees that engines are missing")
     with pytest.raises(ClusterError, match="repair"):
         run.resume()
     session.repair()
@@ -130,7 +130,11 @@ def test_all_ranks_killed_at_once(session: Session, config: RunConfig) -> None:
 def test_engines_killed_at_once_are_replaced_while_their_ends_are_still_reported(session: Session) -> None:
     for engine in session._engines.alive():
         os.kill(engine.pid, signal.SIGKILL)
-    until(lambda: not any(session.engines().values()), timeout_s=10, what="engines that are gone")
+    until(
+        lambda: not any(engine.is_alive for engine in session.engines().values()),
+        timeout_s=10,
+        what="engines that are gone",
+    )
     session.repair()
     assert session.ready
 

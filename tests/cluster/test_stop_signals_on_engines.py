@@ -115,7 +115,7 @@ def test_a_rank_leaves_a_step_of_a_minute(session: Session, config: RunConfig) -
     time.sleep(0.5)
     send(run, (1,))
     assert "interrupted by SIGTERM at step 5: rank 1 was asked to leave, and left after 8.5 s" in run.reason
-    until(lambda: not session.engines()[0], timeout_s=10, what="the other engine is gone")
+    until(lambda: not session.engines()[0].is_alive, timeout_s=10, what="the other engine is gone")
     again = until_step(run.resume(), 8)
     assert run.status == "interrupted"
     stop(again)

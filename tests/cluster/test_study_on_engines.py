@@ -91,7 +91,7 @@ def test_a_run_whose_engine_died_too_goes_on_from_its_checkpoint(session: Sessio
     half = killed_child(session, made, tmp_path, "engine")
     os.kill(read_notes(half / "live", 1)[1].pid, signal.SIGKILL)
     ends = time.monotonic() + 20
-    while sum(session.engines().values()) == session.ranks and time.monotonic() < ends:
+    while sum(engine.is_alive for engine in session.engines().values()) == session.ranks and time.monotonic() < ends:
         time.sleep(0.1)
     while RunDirectory.open(half).status()["state"] != "failed" and time.monotonic() < ends:
         time.sleep(0.1)

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import panel as pn
 import pytest
 
+from dtdg_lab.cluster.engines import EngineState
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.config.run_config import RunConfig
@@ -363,11 +364,22 @@ def test_errors_are_shown_whatever_they_are(dashboard, session, caplog):
     assert "ZeroDivisionError" in notice(dashboard)
 
 
+def test_engines_are_shown_with_their_devices(dashboard, session, monkeypatch):
+    shown = []
+    monkeypatch.setattr(dashboard.header, "tell_details", lambda *texts: shown.append(texts))
+    session.devices = EngineState(True, "cuda:0", "NVIDIA H200", 140 << 30)
+    settle(dashboard)
+    assert ["Show engines", "engines"] in head(dashboard)["menu"]
+    assert head(dashboard)["sub"] == "2 of 2 engines are ready · 2 × NVIDIA H200"
+    dashboard.act("engines")
+    assert shown[0][0] == "Engines" and "1       1        cuda:0  140.0 GiB  NVIDIA H200" in shown[0][1]
+
+
 @pytest.mark.slow
 def test_a_session_that_does_not_answer_does_not_hold_up_the_page(dashboard, session):
     answer = threading.Event()
     session.repair = lambda: answer.wait(20)
-    session.engines = lambda: {0: True, 1: answer.wait(20)}
+    session.engines = lambda: {0: session.devices, 1: EngineState(answer.wait(20))}
     session.alive[1] = False
     dashboard.actions.do("Repair", session.repair)
     begun = time.monotonic()

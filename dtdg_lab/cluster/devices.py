@@ -1,0 +1,256 @@
+"""Devices of engines: what each engine can compute on, and the device that a run gets on it."""
+
+from __future__ import annotations
+
+import platform
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+
+from dtdg_lab.core.errors import ConfigError, NotAvailableError
+from dtdg_lab.energy.nvml import ask, start_nvml, stop_nvml, visible_name
+from dtdg_lab.runs.environment import cpu_model
+from dtdg_lab.runs.liveness import host_id
+
+SHARED = "cuda_shared"  # choice of the option ``device``
+MIG = "MIG-"  # prefix of the UUID of a part of a GPU
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU, or a MIG instance of one, as the process of an engine sees it.
+
+    Attributes:
+        index: its CUDA index in that process.
+        uuid: NVIDIA's identifier, ``GPU-...`` or ``MIG-...``; the same in all processes.
+        name: its model.
+        memory_bytes: its memory.
+    """
+
+    index: int
+    uuid: str
+    name: str
+    memory_bytes: int
+
+    @property
+    def is_mig(self) -> bool:
+        """True for a MIG instance."""
+        return self.uuid.startswith(MIG)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceReport:
+    """What an engine can compute on.
+
+    Attributes:
+        host: its machine, see ``runs.liveness.host_id``.
+        cpu: model of the machine's processor.
+        memory_bytes: memory of the machine.
+        gpus: GPUs that the engine's process can use, by CUDA index.
+        problem: why it can use none, although the machine has some; empty otherwise.
+    """
+
+    host: str
+    cpu: str
+    memory_bytes: int
+    gpus: tuple[Gpu, ...] = ()
+    problem: str = ""
+
+    @classmethod
+    def from_json(cls, facts: dict[str, Any]) -> DeviceReport:
+        """Return the report of its ``dataclasses.asdict``."""
+        return cls(**{**facts, "gpus": tuple(Gpu(**gpu) for gpu in facts["gpus"])})
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceChoice:
+    """The devices of a run.
+
+    Attributes:
+        devices: torch device of each rank, in its engine's process.
+        is_shared: True if several ranks compute on one GPU.
+        note: why ranks compute on the CPU, or share a GPU, although there are GPUs; empty otherwise.
+    """
+
+    devices: tuple[str, ...]
+    is_shared: bool = False
+    note: str = ""
+
+
+# On the engine.
+
+
+def report_devices() -> DeviceReport:
+    """Report the devices of this process; it imports torch, and initialises CUDA if there is a usable GPU."""
+    import torch
+
+    gpus: tuple[Gpu, ...] = ()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if torch.cuda.is_available():  # device_count alone asks NVML, which counts GPUs that torch cannot use
+            gpus = tuple(_describe_gpu(index) for index in range(torch.cuda.device_count()))
+    problem = "" if gpus else _explain_unused([str(warning.message) for warning in caught])
+    return DeviceReport(host_id(), cpu_model() or platform.machine(), psutil.virtual_memory().total, gpus, problem)
+
+
+def _describe_gpu(index: int) -> Gpu:
+    import torch
+
+    facts = torch.cuda.get_device_properties(index)
+    name = visible_name(index)  # torch may report the UUID of the whole GPU for a MIG instance
+    return Gpu(index, name if name.startswith(MIG) else f"GPU-{facts.uuid}", facts.name, int(facts.total_memory))
+
+
+def _explain_unused(torch_warnings: Sequence[str]) -> str:
+    """Return why torch can use none of the GPUs that NVML reports; empty if NVML reports none, or they are hidden."""
+    import torch
+
+    try:
+        nvml = start_nvml()
+    except NotAvailableError:
+        return ""  # there is no driver, so there is nothing to use
+    try:
+        count = ask(nvml, "nvmlDeviceGetCount")
+        driver, newest_cuda = ask(nvml, "nvmlSystemGetDriverVersion"), ask(nvml, "nvmlSystemGetCudaDriverVersion")
+    except NotAvailableError as error:
+        return f"NVML does not answer: {error}"
+    finally:
+        stop_nvml(nvml)
+    if not count or _hides_gpus():
+        return ""
+    version, built_for = torch.__version__, torch.version.cuda
+    gpus = f"{count} GPU{'s' * (count > 1)}"
+    if built_for is None:
+        return (
+            f"the machine has {gpus}, but torch {version} is a build for CPUs. Install a build of torch for CUDA "
+            f"{_cuda_text(newest_cuda)} or older, which driver {driver} supports."
+        )
+    if newest_cuda < _cuda_number(built_for):
+        return (
+            f"the machine has {gpus}, but its driver {driver} supports CUDA up to {_cuda_text(newest_cuda)}, and torch "
+            f"{version} is built for CUDA {built_for}. Update the driver, or install a build of torch for CUDA "
+            f"{_cuda_text(newest_cuda)} or older."
+        )
+    reason = " ".join(" ".join(torch_warnings).split()) or "torch gives no reason"
+    return f"the machine has {gpus}, but torch {version} (CUDA {built_for}) cannot use them: {reason.rstrip('.')}."
+
+
+def _hides_gpus() -> bool:
+    """Return True if CUDA_VISIBLE_DEVICES hides all GPUs from this process."""
+    try:
+        visible_name(0)
+    except NotAvailableError:
+        return True
+    return visible_name(0) == "-1"
+
+
+def _cuda_text(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _cuda_number(version: str) -> int:
+    """Return a CUDA version as NVML writes it: 12040 for 12.4."""
+    major, minor = version.split(".")[:2]
+    return int(major) * 1000 + int(minor) * 10
+
+
+# In the session.
+
+
+def choose_devices(request: str, reports: Sequence[DeviceReport], ranks: Sequence[int] | None = None) -> DeviceChoice:
+    """Choose the device of each rank: a GPU of its own, or for all ranks the CPU, since a group has one backend.
+
+    Args:
+        request: the option ``device``. With ``auto``, ranks take GPUs only if there is one for each engine, so that
+            runs side by side compute on equal devices.
+        reports: reports of the engines that may train at the same time.
+        ranks: indices of the run's engines among them, in rank order; all by default.
+
+    Raises:
+        ConfigError: ``cuda`` or ``cuda_shared`` was requested, and GPUs are missing.
+    """
+    numbers = range(len(reports)) if ranks is None else ranks
+    on_cpu = ("cpu",) * len(numbers)
+    if request == "cpu":
+        return DeviceChoice(on_cpu)
+    gpus = assign_gpus(reports)
+    own_gpus = [gpus[number] for number in numbers]
+    if None not in (gpus if request == "auto" else own_gpus):
+        return DeviceChoice(_names(own_gpus))
+    shortage = _describe_shortage(reports, gpus)
+    can_share = all(report.gpus for report in reports)
+    if request == SHARED and can_share:
+        shared_gpus = share_out(reports, gpus)
+        note = (
+            f"Ranks share GPUs, since {shortage} They exchange through the memory of the machine by gloo, because NCCL "
+            "needs a GPU for each rank, and their times include each other's load."
+        )
+        return DeviceChoice(_names([shared_gpus[number] for number in numbers]), is_shared=True, note=note)
+    remedy = f"Use fewer ranks, more GPUs{f' or device={SHARED!r}' * can_share}."
+    if request != "auto":
+        raise ConfigError(f"device={request!r} needs GPUs, but {shortage} {remedy} device='auto' falls back to CPUs.")
+    has_gpus = any(report.gpus or report.problem for report in reports)
+    return DeviceChoice(on_cpu, note=f"Ranks compute on CPUs, since {shortage} {remedy}" if has_gpus else "")
+
+
+def assign_gpus(reports: Sequence[DeviceReport]) -> list[Gpu | None]:
+    """Return a GPU of its own for as many engines as possible, and None for the others.
+
+    Engines that see the same GPUs get them in order. An engine that sees fewer GPUs than another one takes
+    precedence where they compete (augmenting paths of a bipartite matching).
+    """
+    owners: dict[str, int] = {}  # UUID -> engine
+    gpus: list[Gpu | None] = [None] * len(reports)
+
+    def take(engine: int, seen: set[str]) -> bool:
+        """Find a GPU for an engine; engines that have one may move to another."""
+        for gpu in sorted(reports[engine].gpus, key=lambda gpu: gpu.uuid in owners):  # free ones first
+            if gpu.uuid in seen:
+                continue
+            seen.add(gpu.uuid)
+            if gpu.uuid not in owners or take(owners[gpu.uuid], seen):
+                owners[gpu.uuid], gpus[engine] = engine, gpu
+                return True
+        return False
+
+    for engine in range(len(reports)):
+        take(engine, set())
+    return gpus
+
+
+def share_out(reports: Sequence[DeviceReport], gpus: Sequence[Gpu | None]) -> list[Gpu]:
+    """Return a GPU for every engine: its own, or the least shared one that it sees.
+
+    Args:
+        reports: reports of the engines; each sees a GPU.
+        gpus: the GPUs of their own, as of :func:`assign_gpus`.
+    """
+    loads = Counter(gpu.uuid for gpu in gpus if gpu is not None)
+    shared = []
+    for report, own_gpu in zip(reports, gpus, strict=True):
+        gpu = own_gpu or min(report.gpus, key=lambda gpu: loads[gpu.uuid])
+        loads[gpu.uuid] += own_gpu is None
+        shared.append(gpu)
+    return shared
+
+
+def _names(gpus: Sequence[Gpu | None]) -> tuple[str, ...]:
+    return tuple(f"cuda:{gpu.index}" for gpu in gpus if gpu is not None)
+
+
+def _describe_shortage(reports: Sequence[DeviceReport], gpus: Sequence[Gpu | None]) -> str:
+    """Return the number of GPUs and ranks of each machine where a rank has no GPU, and why GPUs cannot be used."""
+    texts = []
+    for host in dict.fromkeys(report.host for report, gpu in zip(reports, gpus, strict=True) if gpu is None):
+        of_host = [report for report in reports if report.host == host]
+        count = len({gpu.uuid for report in of_host for gpu in report.gpus})
+        problems = dict.fromkeys(report.problem for report in of_host if report.problem)
+        counted = f"{count} usable GPU{'s' * (count != 1)} for {len(of_host)} rank{'s' * (len(of_host) > 1)}"
+        texts.append(": ".join([counted, *problems]).rstrip("."))
+    machines = len({report.host for report in reports})
+    location = "a machine has" if machines > 1 else "the machine has"
+    return "; ".join(f"{location} {text}" for text in texts) + "."

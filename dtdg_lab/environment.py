@@ -53,9 +53,13 @@ print(json.dumps({"version": torch.__version__, "cuda_build": torch.version.cuda
 _DGL_PROBE = """
 import json, warnings
 warnings.simplefilter("ignore")
-import dgl
+import dgl, torch
 assert dgl.graph(([0, 1, 2, 3], [1, 2, 3, 0])).in_degrees().sum().item() == 4
-print(json.dumps({"version": dgl.__version__}))
+defect = "torch finds no CUDA device"
+if torch.cuda.is_available():
+    from dtdg_lab.kernels.backend_choice import dgl_defect
+    defect = dgl_defect("cuda", torch.float32)
+print(json.dumps({"version": dgl.__version__, "gpu_defect": defect}))
 """
 _LIBRARIES = {"metis": "pymetis", "hypergraph": "mtkahypar"}  # partitioner -> the library that it needs
 
@@ -189,10 +193,12 @@ def _dgl(probe: dict[str, Any] | str, gpus: list[str] | str) -> Finding:
         return Finding(
             "dgl", "no", probe, "optional: without it the lab uses torch kernels. On Python 3.11, " + _INSTALL
         )
-    if isinstance(gpus, list) and gpus:
-        remedy = "PyPI's build lacks GPU kernels; on GPUs torch kernels are used"
+    if not gpus or isinstance(gpus, str):
+        return Finding("dgl", "yes", f"{probe['version']}: cpu")
+    if defect := probe["gpu_defect"]:
+        remedy = f"on GPUs torch kernels are used: {defect}. PyPI's build lacks GPU kernels"
         return Finding("dgl", "partly", f"{probe['version']}: cpu", remedy)
-    return Finding("dgl", "yes", f"{probe['version']}: cpu")
+    return Finding("dgl", "yes", f"{probe['version']}: cpu, cuda")
 
 
 def _partitioners() -> list[Finding]:

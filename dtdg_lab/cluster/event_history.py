@@ -150,6 +150,7 @@ class EventHistory:
             self.rows("steps", rank),
             requests=self._requests(),
             plans={**self._schedules(), **self._overlaps()},
+            compute=self._compute(),
             refused=self._refused(),
             decisions=self._decisions(),
         )
@@ -206,6 +207,11 @@ class EventHistory:
         """Return the choices of overlap by the step after the epoch at whose end they were made."""
         choices = (row for row in self.rows("events") if row["kind"] == OverlapChosen.kind)
         return {(row["step"], "epoch"): [row["data"]] for row in choices}
+
+    def _compute(self) -> list[tuple[int, Row]]:
+        """Return the choices of backend and memory limits by step; none of runs that did not record them."""
+        choices = [(recorded.step, recorded.event) for recorded in self.events(Kernel)]
+        return [(step, choice.write()) for step, choice in choices if choice.memory_share is not None]
 
     def _refused(self) -> dict[tuple[int, str], list[str]]:
         from dtdg_lab.training.replay import changes_key

@@ -16,6 +16,7 @@ from dtdg_lab.config.model_facts import DIRECTIONS
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels import spmm
+from dtdg_lab.kernels.device_memory import USUAL_LIMITS, MemoryLimits
 from dtdg_lab.kernels.device_snapshot import DeviceSnapshot
 from dtdg_lab.kernels.spmm import Adjacency, ScaledOperator
 
@@ -25,11 +26,12 @@ class OperatorSettings:
     """Settings of operators, the same for all snapshots of a sequence.
 
     Attributes:
-        backend: ``dgl`` or ``torch`` (see :func:`dtdg_lab.kernels.spmm.choose_backend`).
+        backend: ``dgl`` or ``torch`` (see :func:`dtdg_lab.kernels.backend_choice.choose_backend`).
         dtype: type of the products.
         device: device of the products.
         norm: normalisation of ``gcn``, ``in`` or ``in_out``.
         self_loops: whether ``gcn`` adds self-loops.
+        limits: bytes that a rank keeps of these operators, of their products, and for backward.
     """
 
     backend: str = "torch"
@@ -37,6 +39,7 @@ class OperatorSettings:
     device: str = "cpu"
     norm: str = "in"
     self_loops: bool = True
+    limits: MemoryLimits = USUAL_LIMITS
 
     def adjacency(self, indptr: Any, indices: Any, weights: Any, **shape: Any) -> Adjacency:
         """Return an adjacency with these settings; arguments as for :class:`dtdg_lab.kernels.spmm.Adjacency`."""
@@ -161,7 +164,7 @@ def checked(direction: str) -> str:
     return direction
 
 
-KEPT_BYTES = 1 << 30
+KEPT_BYTES = 1 << 30  # of freed memory; a constant, since it saves time and does not grow with what a run keeps
 _LARGEST_FROM_HEAP = 32 << 20  # glibc's maximum
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # M_TRIM_THRESHOLD and so on, of malloc.h
 

@@ -50,46 +50,6 @@ def has_bag_kernel(device: str, dtype: torch.dtype) -> bool:
     return device == "cpu" and dtype == torch.float32 and "fbgemm" in torch.backends.quantized.supported_engines
 
 
-DGL_FROM_EDGES = 100_000
-
-
-def choose_backend(kernel: str, *, device: str, weighted: bool, edges: int, dtype: torch.dtype = torch.float32) -> str:
-    """Choose the backend of a requested kernel, ``dgl`` or ``torch``.
-
-    ``auto`` takes the faster one (measured by ``benchmarks/kernels.py``). On the CPU in single precision this is
-    torch's ``embedding_bag`` for all sizes, with and without weights. Without it (see :func:`has_bag_kernel`), DGL is
-    faster for unweighted sums over large snapshots on the CPU, and torch's CSR product otherwise. Below about 100,000
-    edges, DGL's call overhead exceeds its gain; its PyPI build has no CUDA kernels, and its weighted sum is slower.
-
-    Args:
-        kernel: ``auto``, ``dgl`` or ``torch``.
-        device: ``cpu`` or a CUDA device.
-        weighted: whether edges carry weights.
-        edges: edges of the largest snapshot.
-        dtype: type of the products.
-
-    Raises:
-        NotAvailableError: ``dgl`` was requested by name but cannot be imported, or does not support the device.
-    """
-    if kernel == "torch":
-        return "torch"
-    if kernel == "dgl":
-        import_dgl()
-        if device != "cpu":
-            raise NotAvailableError(
-                f"kernel='dgl' does not support device {device!r}: DGL's PyPI build has CPU kernels only. Set "
-                "kernel='auto'."
-            )
-        return "dgl"
-    if device != "cpu" or weighted or edges < DGL_FROM_EDGES or has_bag_kernel(device, dtype):
-        return "torch"
-    try:
-        import_dgl()
-    except NotAvailableError:
-        return "torch"
-    return "dgl"
-
-
 # On the CPU, ``index_select`` and ``scatter_`` take a fraction of the time of indexing with brackets.
 
 
@@ -181,7 +141,7 @@ class Adjacency:
         weights: (E,) edge weights; None for weights of 1.
         rows: range of the nodes whose rows are kept; None for all.
         columns: number of possible in-neighbours, M; None for N.
-        backend: ``dgl`` or ``torch`` (see :func:`dtdg_lab.kernels.spmm.choose_backend`).
+        backend: ``dgl`` or ``torch`` (see :func:`dtdg_lab.kernels.backend_choice.choose_backend`).
         dtype: type of the products.
         device: device of the products.
     """

@@ -20,8 +20,8 @@ def predicted_bytes(
     """Return the bytes of halo rows in one full-batch step over the measured snapshots.
 
     This is for a single time block. :func:`between_parts` also counts rows that several time blocks send again. If
-    DCRNN or EvolveGCN-H would keep more than 2 GiB in one block, each snapshot is recomputed
-    (:mod:`dtdg_lab.engine.backprop.time_blocks`) and exchanged again, which is not counted.
+    DCRNN or EvolveGCN-H would keep more for backward than the memory allows (option ``memory_share``), each snapshot is
+    recomputed (:mod:`dtdg_lab.engine.backprop.time_blocks`) and exchanged again, which is not counted.
 
     Rows received forward are sent back as gradients, so backward is the transpose of forward for learned inputs. Not
     counted are parameter gradients and ``top``, whose candidates are all-gathered.

@@ -164,12 +164,25 @@ class Resumed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Kernel(Event):
-    """The backend and device that compute, and the number of threads."""
+    """The backend and device that compute, and the number of threads; the bits of sums depend on all.
+
+    Attributes:
+        kernel: requested kernel.
+        memory_share: requested share of the memory.
+        views_bytes: limit of cached views on each rank, and of pulls and activations.
+        seconds: measured seconds of a snapshot's pulls by backend; None if nothing was measured.
+    """
 
     kind: ClassVar[str] = "kernel"
     backend: str
     device: str
     threads: int
+    kernel: str | None = None  # runs of older versions did not record it, nor what follows
+    memory_share: float | None = None
+    views_bytes: int | None = None
+    pulls_bytes: int | None = None
+    activation_bytes: int | None = None
+    seconds: dict[str, float] | None = None
 
 
 NOTEBOOK, PAGE, TUNER = "notebook", "page", "tuner"  # who changes settings; other names are those of programs

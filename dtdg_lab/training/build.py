@@ -32,6 +32,7 @@ from dtdg_lab.network.emulated_network import EmulatedNetwork, RankLinks, Slowab
 from dtdg_lab.network.linked_group import LinkedGroup
 from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.collective import together
+from dtdg_lab.training.compute_choice import COMPUTE, ComputeChoice, agree, choose_here
 from dtdg_lab.training.evaluation import Evaluator
 from dtdg_lab.training.partition import shared_partition
 
@@ -54,6 +55,7 @@ class RunComponents:
         evaluator: evaluator of all ranks together.
         own_evaluator: evaluator of all nodes on this rank, while the others train.
         sequence: all nodes on this rank's device.
+        compute: backend and memory limits, the same on all ranks.
         partition: partition of the nodes; None if the system has none.
         network: links that emulated congestion slows; None if the system exchanges nothing.
     """
@@ -68,6 +70,7 @@ class RunComponents:
     evaluator: Evaluator
     own_evaluator: Evaluator
     sequence: DeviceSequence
+    compute: ComputeChoice
     partition: Partition | None
     network: EmulatedNetwork | None
 
@@ -93,7 +96,7 @@ def build(
         graph: its data.
         group: the ranks.
         device: device of this rank.
-        plan: state of an earlier strategy, to restore as far as it fits.
+        plan: state of an earlier strategy and the choice of backend and memory limits, to restore as far as they fit.
 
     Raises:
         LabError: the graph is too short for the protocol or the groups, or does not serve the task, or a component is
@@ -108,7 +111,9 @@ def build(
         task = make_task(config, graph, splits, device=device)
         model = _model(config, graph, task).to(device=device, dtype=dtype)
         optimizer = OPTIMIZERS[config["optimizer"]](model.parameters(), lr=config.learning_rate)
-        sequence = _sequence(config, graph, device=device)
+        preferred = choose_here(config, graph, model.facts, device=device, dtype=dtype)
+    compute = agree(config, preferred, group, device=device, earlier=plan.get(COMPUTE))
+    sequence = _sequence(config, graph, compute, device=device)
     has_slow_exchanges = "congestion" in system.parts and "features" not in system.parts
     linked = LinkedGroup(group) if has_slow_exchanges else None
     gradients = FlatGradients(model.parameters(), group)
@@ -139,11 +144,11 @@ def build(
             if slowed is not None:
                 cleanup.callback(slowed.close)
             network = EmulatedNetwork(config, slowed)
-        evaluators = _evaluators(context, splits, group)
+        evaluators = _evaluators(context, compute, splits, group)
         cleanup.pop_all()
     begin_training(graph)
     return RunComponents(
-        config, splits, task, model, optimizer, gradients, strategy, *evaluators, sequence, partition, network
+        config, splits, task, model, optimizer, gradients, strategy, *evaluators, sequence, compute, partition, network
     )
 
 
@@ -160,7 +165,9 @@ def _strategy(context: BuildContext, group: Group) -> Strategy:
     return strategy
 
 
-def _evaluators(context: BuildContext, splits: Split, group: Group) -> tuple[Evaluator, Evaluator]:
+def _evaluators(
+    context: BuildContext, compute: ComputeChoice, splits: Split, group: Group
+) -> tuple[Evaluator, Evaluator]:
     """Build the evaluator of all ranks together, and the evaluator of this rank alone."""
     task, sequence, protocol = context.task, context.sequence, PROTOCOLS[context.config.protocol]
     alone = Evaluator(task, splits, protocol, SoloGroup(), sequence=sequence)
@@ -168,7 +175,7 @@ def _evaluators(context: BuildContext, splits: Split, group: Group) -> tuple[Eva
     gather = _gather(graph.num_nodes, group)
     if gather is not None:
         rows = rank_rows(graph.num_nodes, group.rank, group.size)
-        sequence = _sequence(context.config, graph, device=context.device, rows=rows, gather=gather)
+        sequence = _sequence(context.config, graph, compute, device=context.device, rows=rows, gather=gather)
     return Evaluator(task, splits, protocol, group, sequence=sequence, gather=gather), alone
 
 
@@ -203,15 +210,18 @@ def make_task(config: RunConfig, graph: DynamicGraph, parts: Split, *, device: s
     return task
 
 
-def _sequence(config: RunConfig, graph: DynamicGraph, *, device: str, **share: Any) -> DeviceSequence:
+def _sequence(
+    config: RunConfig, graph: DynamicGraph, compute: ComputeChoice, *, device: str, **share: Any
+) -> DeviceSequence:
     """Make the sequence of the whole graph, or of a share of its nodes (``rows``, ``gather``)."""
     return DeviceSequence(
         graph,
         device=device,
         dtype=DTYPES[config["dtype"]],
-        kernel=config["kernel"],
+        kernel=compute.backend,
         norm=config["norm"],
         self_loops=config["self_loops"],
+        limits=compute.limits,
         **share,
     )
 

@@ -32,7 +32,8 @@ class Checkpoint:
         config_json: the settings.
         waiting: requests that wait for the next epoch, oldest first.
         data_hash: hash of the training data; empty in files of older versions.
-        plan: measurements and decisions of the strategy, such as times of snapshot groups and their schedule.
+        plan: backend and memory limits, and measurements and decisions of the strategy, such as times of snapshot
+            groups and their schedule.
     """
 
     model: dict[str, Any]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-import torch
 from tqdm.auto import tqdm
 
 from dtdg_lab.core.errors import NotFiniteError
 from dtdg_lab.distributed.gradients import Exchanged
 from dtdg_lab.engine.capabilities import Adaptive, ObservesSteps
 from dtdg_lab.engine.strategy import Step
-from dtdg_lab.records.events import Ended, EpochEnded, Kernel, Resumed
+from dtdg_lab.records.events import Ended, EpochEnded, Resumed
 from dtdg_lab.training.build import RunComponents
 from dtdg_lab.training.checkpointing import CheckpointManager
 from dtdg_lab.training.clock import PhaseClock
@@ -131,8 +130,7 @@ class Trainer:
             self.checkpoints.save(together=True)  # so that the run can be resumed from here
         if self.resumed is not None:
             recorder.write(state.position, self.resumed)
-        threads = torch.get_num_threads()  # the bits of sums depend on them
-        recorder.write(state.position, Kernel(state.components.sequence.backend, state.device, threads))
+        recorder.write(state.position, state.components.compute.event(state.device))
         report_plans(state, recorder)
         state.open()
 

@@ -224,6 +224,8 @@ class Rebuilder:
         self.coordinator.begin_interval()
         state.apply_settings()
         self._record(changes, rebuilt.events, started_ns)
+        if rebuilt.components.compute != previous.compute:
+            self.recorder.write(state.position, rebuilt.components.compute.event(state.device))
         if isinstance(state.strategy, DescribesMemory) and state.strategy.probes_after(previous.strategy):
             self.memory_probe.is_due = True
         self.memory_probe.run_if_due()

@@ -12,6 +12,7 @@ from dtdg_lab.distributed.averager import Round
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.capabilities import RECORDED_PLAN, DecisionRow, Replannable
 from dtdg_lab.training.collective import position_of_rank_0
+from dtdg_lab.training.compute_choice import COMPUTE
 from dtdg_lab.training.control import RECEIVED_AT, Control, ControlSource
 from dtdg_lab.training.position import Position
 
@@ -49,6 +50,7 @@ class RunReplay:
         requests: control requests, from version 1; None if the trainer receives new ones.
         plans: schedules and overlap choices that came from measured times, in order, by step and occasion (``build``
             or ``epoch``).
+        compute: choices of backend and memory limits, with the step from which each holds, in order.
         refused: reasons of refusals, by step and changes (see :func:`changes_key`).
         decisions: decisions of batch-size controllers by step, as rows of the table ``decisions`` without step and
             epoch; None to decide again.
@@ -59,6 +61,7 @@ class RunReplay:
     places: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     requests: tuple[RecordedRequest, ...] | None = None
     plans: Mapping[Occasion, list[dict[str, Any]]] = field(default_factory=dict)
+    compute: Sequence[tuple[int, Mapping[str, Any]]] = ()
     refused: Mapping[Occasion, list[str]] = field(default_factory=dict)
     decisions: Mapping[int, list[tuple[Any, ...]]] | None = None
 
@@ -149,11 +152,12 @@ class ReplayedControl(Control):
         return agreed
 
     def recorded_plan(self, position: Position, *, synchronous: bool = True) -> dict[str, Any]:
-        """Return the plan that the replayed run built here, as a strategy's state; collective."""
+        """Return the plan that the replayed run built here, as a strategy's state, and its choices; collective."""
         if not synchronous:  # plans are recorded at the joint step of all ranks
             position = position_of_rank_0(position, self._group, device=self._device)
         plan = self._next_plan(position.step, "build")
-        return {} if plan is None else {RECORDED_PLAN: plan}
+        choices = [{COMPUTE: choice} for step, choice in self._replay.compute if step <= position.step]
+        return {**(choices[-1] if choices else {}), **({} if plan is None else {RECORDED_PLAN: plan})}
 
     def end_epoch(self, strategy: Replannable, step: int) -> tuple[str, ...]:
         """Let a strategy adopt the recorded plan, if any; return the kinds of plan events that changed."""

@@ -13,6 +13,7 @@ from dtdg_lab.engine.strategy import Strategy
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.training.build import RunComponents
 from dtdg_lab.training.checkpoint import Checkpoint
+from dtdg_lab.training.compute_choice import COMPUTE
 from dtdg_lab.training.live_settings import LiveSettings
 from dtdg_lab.training.position import Position
 from dtdg_lab.training.resource_monitor import ResourceMonitor
@@ -108,7 +109,7 @@ class TrainingState:
             self.config.to_json(),
             self.settings.requests,
             self.graph.data_hash,
-            {**self.strategy.state_dict(), **(carried or {})},
+            {COMPUTE: self.components.compute.write(), **self.strategy.state_dict(), **(carried or {})},
         )
 
     def _children(self) -> tuple[int, ...]:

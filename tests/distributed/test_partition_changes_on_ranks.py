@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable
-from functools import cache, partial
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -94,11 +95,17 @@ def everything(group: Group, folder: Path) -> dict[str, Any]:
             patch.setattr(build, "_model", _full_the_second_time(build._model))
         found["fails_early"] = _to_dict(_train(group, folder, script={2: {"set": {"partitioner": "round_robin"}}}))
     with pytest.MonkeyPatch.context() as patch:  # spaces do not fit, and ranks have very different shares
-        patch.setattr(halo, "HaloSequence", partial(HaloSequence, views_bytes=12_000))
+        patch.setattr(halo, "HaloSequence", _with_little_room)
         patch.setattr(partitioned, "make_partition", _uneven)
         found["reuse"] = _to_dict(_train(group, folder, script={1: {"set": {"halo_reuse": True}}}))
     found["alive"] = _alive()
     return found
+
+
+def _with_little_room(*given: Any, **more: Any) -> HaloSequence:
+    *others, settings = given
+    settings = replace(settings, limits=replace(settings.limits, views_bytes=12_000))
+    return HaloSequence(*others, settings, **more)
 
 
 def _uneven(name: str, graph: DynamicGraph, parts: int, **_: Any) -> Partition:

@@ -63,10 +63,6 @@ class GroupClock:
 # A run as it is written down: snapshot after snapshot, then one backward through all of them. The reference.
 
 
-# Memory limit for activations of a whole run; above it, snapshots are recomputed (gradient checkpointing).
-KEPT_BYTES = 2 << 30
-
-
 def plain_loss(run: SequenceSegment) -> Tensor:
     """Return the loss of a segment, a scalar with its history; for every model and task."""
     loss, state = _snapshot(run, run.snapshots[0], run.initial_state())
@@ -76,8 +72,8 @@ def plain_loss(run: SequenceSegment) -> Tensor:
 def add_gradients_plain(run: SequenceSegment) -> Tensor:
     """Add the gradients of a run's loss to the parameters', and return the loss.
 
-    Where the first snapshot keeps so much for backward that all would keep more than ``KEPT_BYTES``, the run is taken
-    step by step (:mod:`dtdg_lab.engine.backprop.time_blocks`).
+    Where the first snapshot keeps so much for backward that all would exceed the limit of activations, snapshots are
+    recomputed step by step (:mod:`dtdg_lab.engine.backprop.time_blocks`).
     """
     loss = _loss_if_it_fits(run)
     if loss is None:
@@ -98,7 +94,8 @@ def _loss_if_it_fits(run: SequenceSegment) -> Tensor | None:
         first, state = _snapshot(run, run.snapshots[0], run.initial_state())
     for tensor in (run.sequence.view(run.snapshots[0]).inputs, *run.model.parameters()):
         sizes.pop(tensor.untyped_storage().data_ptr(), None)
-    if run.sequence.any_rank(sum(sizes.values()) * len(run.snapshots) > KEPT_BYTES):
+    limit_bytes = run.sequence.settings.limits.activation_bytes
+    if run.sequence.any_rank(sum(sizes.values()) * len(run.snapshots) > limit_bytes):
         return None
     return _rest(run, first, state)
 

@@ -13,7 +13,7 @@ from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.exchange.exchanger import Exchanger, PendingExchange, Route, RowArrival, RowDeparture
 from dtdg_lab.engine.exchange.pausable import pause
 from dtdg_lab.engine.strategy import BuildContext
-from dtdg_lab.engine.views.device_sequence import VIEWS_BYTES, DeviceSequence, StoredSequence, ViewStore, stack_ranges
+from dtdg_lab.engine.views.device_sequence import DeviceSequence, StoredSequence, ViewStore, stack_ranges
 from dtdg_lab.engine.views.part_edges import LocalSource, PartEdges, part_edges
 from dtdg_lab.engine.views.snapshot_view import NeighbourRows, SnapshotView, best_filled
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
@@ -80,11 +80,10 @@ class HaloSequence(StoredSequence):
         partition: partition of the nodes, one part per rank.
         exchanger: exchanges rows between the ranks.
         group: the ranks.
-        settings: settings of the operators.
+        settings: settings of the operators, with the limit of views, by an estimate from their edges.
         directions: edge directions along which the model pulls.
         reuse: whether first-layer pulls, which need no parameter, are exchanged once and kept (ESDG section 5.5).
         awaited: whether other functions compute while rows are in flight (:mod:`dtdg_lab.engine.exchange.pausable`).
-        views_bytes: most bytes of views kept, by an estimate from their edges.
     """
 
     collective = True
@@ -100,7 +99,6 @@ class HaloSequence(StoredSequence):
         directions: tuple[str, ...] = ("in",),
         reuse: bool = False,
         awaited: bool = False,
-        views_bytes: int = VIEWS_BYTES,
     ) -> None:
         keep_freed_memory()
         self.graph, self.device, self.dtype, self.settings = graph, settings.device, settings.dtype, settings
@@ -112,7 +110,7 @@ class HaloSequence(StoredSequence):
         self.vertices: Tensor | None = torch.from_numpy(self._own_vertices).to(self.device)
         gathered_rows = np.argsort(np.argsort(partition.owner, kind="stable"), kind="stable")
         self._gathered_rows = torch.from_numpy(gathered_rows).to(self.device)  # row of each node after a gather
-        self._store = ViewStore(self._make, self._estimated_bytes, views_bytes=views_bytes, pulls_bytes=0)
+        self._store = ViewStore(self._make, self._estimated_bytes, settings.limits)
         self._halos: dict[int, int] = {}
         self._pulled: dict[range, dict[tuple[str, ...], Tensor]] = {}  # kept also where the view is not
 

@@ -19,11 +19,14 @@ from dtdg_lab.engine.views.snapshot_view import Gathered, NeighbourRows, Snapsho
 from dtdg_lab.graphs.delta import CSR32, Contents, Payload, decode, encode, operator_bytes
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot, read_only, repeats
+from dtdg_lab.kernels.backend_choice import choose_backend
+from dtdg_lab.kernels.device_memory import USUAL_LIMITS, MemoryLimits
 from dtdg_lab.kernels.device_snapshot import DeviceSnapshot, unpack
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource, keep_freed_memory
-from dtdg_lab.kernels.spmm import choose_backend, stacked
+from dtdg_lab.kernels.spmm import stacked
 from dtdg_lab.kernels.uploads import upload
 
+# These limits are for speed, not memory, and bits depend on them: they do not follow the memory of the device.
 # Most rows of stacked snapshots. Above, stacking gains nothing: a product takes longer than the call overhead.
 STACKED_ROWS = {"cpu": 16_384, "cuda": 1_048_576}
 # Most feature values of stacked snapshots: overlapping ranges of snapshots have a copy each.
@@ -55,20 +58,15 @@ class ViewStore:
     Args:
         make: makes the view of some snapshots.
         size: estimates the bytes of a view.
-        views_bytes: most bytes of cached views.
-        pulls_bytes: most bytes of cached first-layer pulls.
+        limits: most bytes of cached views, and of cached first-layer pulls.
     """
 
     def __init__(
-        self,
-        make: Callable[[range], SnapshotView],
-        size: Callable[[range], int],
-        *,
-        views_bytes: int,
-        pulls_bytes: int,
+        self, make: Callable[[range], SnapshotView], size: Callable[[range], int], limits: MemoryLimits
     ) -> None:
         self._make, self._size = make, size
-        self._views_bytes, self._views_left, self._pulls_left = views_bytes, views_bytes, pulls_bytes
+        self._views_bytes = self._views_left = limits.views_bytes
+        self._pulls_left = limits.pulls_bytes
         self._views: dict[range, SnapshotView] = {}
         self._alive: weakref.WeakValueDictionary[range, SnapshotView] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
@@ -196,10 +194,6 @@ def _evict_overlapping(snapshots: range, cache: dict[range, Any]) -> None:
         cache.pop(key)
 
 
-# Most bytes that a sequence caches of first-layer pulls, and of views (features, operators).
-PULLS_BYTES, VIEWS_BYTES = 1 << 30, 4 << 30
-
-
 class StoredSequence(SnapshotSequence):
     """Snapshots of a graph, or of one part, whose views are cached in a store."""
 
@@ -238,8 +232,7 @@ class DeviceSequence(StoredSequence):
         self_loops: whether graph convolutions add self-loops.
         rows: nodes computed here; None for all.
         gather: gathers the rows of all nodes from all ranks, without gradient; only with ``rows``.
-        pulls_bytes: most bytes of cached first-layer pulls.
-        views_bytes: most bytes of cached views, by an estimate from their edges.
+        limits: bytes kept; those of views are estimated from their edges.
         feed: transfers copies of snapshots; None to use the graph's snapshots themselves.
     """
 
@@ -254,8 +247,7 @@ class DeviceSequence(StoredSequence):
         self_loops: bool = True,
         rows: range | None = None,
         gather: Callable[..., Tensor] | None = None,
-        pulls_bytes: int = PULLS_BYTES,
-        views_bytes: int = VIEWS_BYTES,
+        limits: MemoryLimits = USUAL_LIMITS,
         feed: SnapshotFeed | None = None,
     ) -> None:
         keep_freed_memory()
@@ -264,9 +256,10 @@ class DeviceSequence(StoredSequence):
         self.own = len(self.rows)
         self.vertices = None if rows is None else torch.arange(rows.start, rows.stop, device=device)
         self.collective = gather is not None
-        self.settings = operator_settings(graph, device=device, dtype=dtype, kernel=kernel, norm=norm, loops=self_loops)
+        backend = backend_for(graph, kernel, device=device, dtype=dtype)
+        self.settings = OperatorSettings(backend, dtype, device, norm, self_loops, limits)
         self._neighbours = NeighbourRows() if gather is None else Gathered(gather)
-        self._store = ViewStore(self._make, self.estimated_bytes, views_bytes=views_bytes, pulls_bytes=pulls_bytes)
+        self._store = ViewStore(self._make, self.estimated_bytes, limits)
         self._pulled: dict[range, dict[tuple[str, ...], Tensor]] = {}
         self.feed = feed
         self._brought: dict[int, Snapshot | DeviceSnapshot] = {}
@@ -299,7 +292,7 @@ class DeviceSequence(StoredSequence):
             kernel=settings.backend,
             norm=settings.norm,
             self_loops=settings.self_loops,
-            views_bytes=0,
+            limits=settings.limits.without_views(),
             feed=feed,
         )
 
@@ -333,10 +326,7 @@ class DeviceSequence(StoredSequence):
         return Operators(SnapshotSource(snapshot, rows, self.settings), self.settings)
 
 
-def operator_settings(
-    graph: DynamicGraph, *, device: str, dtype: torch.dtype, kernel: str, norm: str, loops: bool
-) -> OperatorSettings:
-    """Return the settings of a sequence's operators; ``kernel="auto"`` is decided by the largest snapshot."""
+def backend_for(graph: DynamicGraph, kernel: str, *, device: str, dtype: torch.dtype) -> str:
+    """Return the backend of a requested kernel; ``auto`` is decided by the largest snapshot."""
     weighted, edges = graph.snapshots[0].weights is not None, int(max(graph.num_edges))
-    backend = choose_backend(kernel, device=device, weighted=weighted, edges=edges, dtype=dtype)
-    return OperatorSettings(backend, dtype, device, norm, loops)
+    return choose_backend(kernel, device=device, weighted=weighted, edges=edges, dtype=dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.plans import Partition
-from dtdg_lab.engine.views.device_sequence import PULLS_BYTES, VIEWS_BYTES, StoredSequence, ViewStore, stack_ranges
+from dtdg_lab.engine.views.device_sequence import StoredSequence, ViewStore, stack_ranges
 from dtdg_lab.engine.views.part_edges import LocalSource, PartEdges
 from dtdg_lab.engine.views.replicated_part import CachedPart, cache_size, cached_part, reach_of
 from dtdg_lab.engine.views.snapshot_view import NeighbourRows, SnapshotView
@@ -47,9 +48,7 @@ class CachedSequence(StoredSequence):
     Args:
         part: the cached part.
         layer_hops: hops of each layer, h.
-        settings: settings of the operators, with device and type of tensors.
-        pulls_bytes: most bytes of cached first-layer pulls.
-        views_bytes: most bytes of cached views.
+        settings: settings of the operators, with device and type of tensors, and limits of what is kept.
 
     Raises:
         PlanError: the part's hops are no multiple of ``layer_hops``.
@@ -57,15 +56,7 @@ class CachedSequence(StoredSequence):
 
     where = "layout cached_vertex, where each part computes its own rows"
 
-    def __init__(
-        self,
-        part: CachedPart,
-        layer_hops: int,
-        settings: OperatorSettings,
-        *,
-        pulls_bytes: int = PULLS_BYTES,
-        views_bytes: int = VIEWS_BYTES,
-    ) -> None:
+    def __init__(self, part: CachedPart, layer_hops: int, settings: OperatorSettings) -> None:
         if layer_hops < 1 or part.reach.hops % layer_hops:
             raise PlanError(
                 f"a cache of {part.reach.hops} hops does not fit layers of {layer_hops} hops: it must hold a "
@@ -81,8 +72,7 @@ class CachedSequence(StoredSequence):
             ViewStore(
                 partial(self._make, hops=hops),
                 partial(self._estimated_bytes, hops=hops),
-                views_bytes=views_bytes // self._layers,
-                pulls_bytes=pulls_bytes,
+                replace(settings.limits, views_bytes=settings.limits.views_bytes // self._layers),
             )
             for hops in range(part.reach.hops, 0, -layer_hops)
         ]
@@ -199,7 +189,7 @@ def cached_sequences(
         model: the model.
         train: the trained snapshots.
         cache_gib: most GiB of all P parts together.
-        settings: settings of the operators, the same for all parts.
+        settings: settings of the operators, the same for all parts; the parts of a rank share its limits.
 
     Raises:
         UnsupportedError: the parts exceed ``cache_gib``; nothing is written then.
@@ -209,7 +199,6 @@ def cached_sequences(
     reach = reach_of(facts.memory, facts.hops, train, directions=facts.directions)
     cache_size(graph, partition, reach).refuse_above(cache_gib, graph.num_nodes * len(train))
     part_numbers = tuple(parts)
-    share = max(1, len(part_numbers))
-    limits = {"pulls_bytes": PULLS_BYTES // share, "views_bytes": VIEWS_BYTES // share}
+    settings = replace(settings, limits=settings.limits.divided(max(1, len(part_numbers))))
     cached_parts = [cached_part(graph, partition.vertices(part), reach) for part in part_numbers]
-    return [CachedSequence(part, facts.hops_per_layer, settings, **limits) for part in cached_parts]
+    return [CachedSequence(part, facts.hops_per_layer, settings) for part in cached_parts]

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.engine.views.snapshot_view import SnapshotView
+from dtdg_lab.kernels.operators import OperatorSettings
 
 
 class SnapshotSequence:
@@ -20,6 +21,7 @@ class SnapshotSequence:
     Attributes:
         device: device of tensors.
         dtype: type of features and products.
+        settings: settings of the operators, with the limits of what is kept.
         own: number of nodes whose loss is computed here, n. They are the first rows of every view.
         vertices: (n,) their numbers in the graph; None for all N in order.
         collective: whether views exchange rows with other ranks when a model pulls, forward and backward. All ranks
@@ -30,6 +32,7 @@ class SnapshotSequence:
 
     device: str
     dtype: torch.dtype
+    settings: OperatorSettings
     own: int
     vertices: Tensor | None
     collective: bool = False
@@ -83,6 +86,7 @@ class NumberedSequence(SnapshotSequence):
     def __init__(self, sequence: SnapshotSequence, vertices: Tensor | None) -> None:
         self._sequence, self.vertices = sequence, vertices
         self.device, self.dtype, self.collective = sequence.device, sequence.dtype, sequence.collective
+        self.settings = sequence.settings
         self.own = sequence.own if vertices is None else len(vertices)
 
     def view(self, t: int) -> SnapshotView:

@@ -17,8 +17,9 @@ from dtdg_lab.core.plans import SnapshotGroups
 from dtdg_lab.core.rng import torch_seed
 from dtdg_lab.engine.backprop.reference import GroupRunner
 from dtdg_lab.engine.strategy import BuildContext, Step, StepMarks, StepResult, Strategy
-from dtdg_lab.engine.views.device_sequence import VIEWS_BYTES, DeviceSequence
+from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.engine.views.snapshot_view import SnapshotView
+from dtdg_lab.kernels.device_memory import MemoryLimits
 from dtdg_lab.kernels.operators import Operators, SharedOperators, SnapshotSource
 from dtdg_lab.kernels.spmm import SharedOperator
 from dtdg_lab.models.base import DynamicModel
@@ -48,7 +49,7 @@ def time_snapshots(model: DynamicModel, sequence: DeviceSequence, train: range) 
         kernel=settings.backend,
         norm=settings.norm,
         self_loops=settings.self_loops,
-        views_bytes=0,
+        limits=settings.limits.without_views(),
     )
     state, seconds = model.initial_state(alone.view(train.start).num_rows), []
     for snapshot in train:
@@ -119,10 +120,10 @@ class OverlapSequence(DeviceSequence):
     Args:
         sequence: the snapshots, all nodes.
         size: snapshots in a group; with 1 nothing is shared.
-        views_bytes: most bytes of groups kept, by an estimate from their edges.
+        limits: bytes kept; those of views are estimated from their edges. None for the limits of ``sequence``.
     """
 
-    def __init__(self, sequence: DeviceSequence, size: int, *, views_bytes: int = VIEWS_BYTES) -> None:
+    def __init__(self, sequence: DeviceSequence, size: int, *, limits: MemoryLimits | None = None) -> None:
         settings = sequence.settings
         super().__init__(
             sequence.graph,
@@ -131,7 +132,7 @@ class OverlapSequence(DeviceSequence):
             kernel=settings.backend,
             norm=settings.norm,
             self_loops=settings.self_loops,
-            views_bytes=views_bytes,
+            limits=settings.limits if limits is None else limits,
         )
         self._size = size
 
@@ -242,9 +243,10 @@ def measured(sequence: DeviceSequence, train: range, pulls: Sequence[Pull], *, s
         for width in sorted({width for _, width in pulls})
     }
     sizes = tuple(size for size in SIZES if size <= len(snapshots))
+    without_views = sequence.settings.limits.without_views()
     seconds, shares = [], []
     for size in sizes:
-        candidate = OverlapSequence(sequence, size, views_bytes=0)  # it keeps none, so that they go with the views
+        candidate = OverlapSequence(sequence, size, limits=without_views)  # operators go with the views
         views = candidate.stacks(snapshots)
         times = [_seconds(views, pulls, inputs, sequence) for _ in range(1 + ROUNDS)]  # the first prepares
         del views

@@ -1,4 +1,4 @@
-"""Neighbour sums against dense references, forward and gradient, on every backend; and which backend is taken."""
+"""Neighbour sums against dense references, forward and gradient, on every backend."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.kernels import spmm as backend_module
 from dtdg_lab.kernels.spmm import (
     Adjacency,
-    choose_backend,
     has_bag_kernel,
     import_dgl,
     transposed,
     with_self,
     without_loops,
 )
-from tests.backends import backends, needs_dgl
+from tests.backends import backends
 
 NODES = 13
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
@@ -153,7 +152,7 @@ def test_index_arrays_are_used_in_place() -> None:
     assert Adjacency(indptr, indices, None).indices.data_ptr() == indices.ctypes.data
 
 
-# which backend
+# imports of DGL, and kernels of torch
 
 
 @pytest.fixture
@@ -165,38 +164,9 @@ def no_dgl(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     backend_module.import_dgl.cache_clear()
 
 
-@needs_dgl
-@pytest.mark.parametrize("bags", [True, False])
-def test_auto_takes_what_was_measured_faster(monkeypatch: pytest.MonkeyPatch, bags: bool) -> None:
-    """Bags wherever there are any; else DGL, for large unweighted sums on the CPU only."""
-    monkeypatch.setattr(backend_module, "has_bag_kernel", lambda device, dtype: bags and device == "cpu")
-    assert choose_backend("auto", device="cpu", weighted=False, edges=3000) == "torch"
-    assert choose_backend("auto", device="cpu", weighted=False, edges=1_000_000) == ("torch" if bags else "dgl")
-    assert choose_backend("auto", device="cpu", weighted=True, edges=1_000_000) == "torch"
-    assert choose_backend("auto", device="cuda:0", weighted=False, edges=1_000_000) == "torch"
-    assert choose_backend("dgl", device="cpu", weighted=True, edges=1_000_000) == "dgl"
-    with pytest.raises(NotAvailableError, match=r"'cuda:1'.*kernel='auto'"):
-        choose_backend("dgl", device="cuda:1", weighted=False, edges=1_000_000)
-
-
 def test_bags_are_for_single_precision_on_the_cpu() -> None:
     assert not has_bag_kernel("cpu", torch.float64)
     assert not has_bag_kernel("cuda:0", torch.float32)
-
-
-@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_torch_is_always_to_be_had(device: str, weighted: bool) -> None:
-    assert choose_backend("torch", device=device, weighted=weighted, edges=1_000_000) == "torch"
-
-
-@pytest.mark.usefixtures("no_dgl")
-def test_without_dgl_auto_takes_torch_and_dgl_is_refused() -> None:
-    double = {"device": "cpu", "weighted": False, "edges": 1_000_000, "dtype": torch.float64}
-    assert choose_backend("auto", **double) == "torch"
-    with pytest.raises(NotAvailableError, match="kernel='torch'") as caught:
-        choose_backend("dgl", device="cpu", weighted=False, edges=1_000_000)
-    assert "dgl==1.1.3" in str(caught.value) or "3.12" in str(caught.value)
 
 
 @pytest.mark.usefixtures("no_dgl")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -27,6 +28,7 @@ from dtdg_lab.engine.views import device_sequence
 from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import Split
+from dtdg_lab.kernels.device_memory import USUAL_LIMITS
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.tasks.base import Task
 from dtdg_lab.testing.strategies import RecordingMarks
@@ -148,7 +150,8 @@ def test_a_run_too_large_to_keep_goes_step_by_step(monkeypatch: pytest.MonkeyPat
     # K = 2: x, h and r * h and four walks of each are kept at once, and other things beside them
     least = len(TRAIN) * NODES * 5 * (FEATURES + 2 * HIDDEN) * 8
     for kept, fits in ((least, False), (3 * least, True)):
-        monkeypatch.setattr(plain, "KEPT_BYTES", kept)
+        limits = replace(USUAL_LIMITS, activation_bytes=kept)
+        monkeypatch.setattr(run.sequence, "settings", replace(run.sequence.settings, limits=limits))
         assert (plain.add_gradients_plain(run) != "step by step") == fits
 
 

@@ -33,6 +33,7 @@ from dtdg_lab.engine.views.replicated_sequence import CachedSequence
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
+from dtdg_lab.kernels.device_memory import MemoryLimits
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.kernels.spmm import Adjacency
 from dtdg_lab.models.base import DynamicModel, State
@@ -273,7 +274,7 @@ def test_batches_start_from_the_states_that_were_computed_last(
     for number, batch in enumerate([*drawn, everyone, *drawn, everyone]):
         if number == 8:
             monkeypatch.setitem(target_sequence.STEP_NUMBERS, "cpu", 8)  # and in several pieces
-            monkeypatch.setattr(grouped, "KEPT_BYTES", 0)  # nor with what all snapshots keep for backward
+            double = replace(double, limits=MemoryLimits(0, 0, 0))  # nor with what all snapshots keep for backward
         blocks = target_blocks(part, batch, shape)
         sequence: Any = TargetSequence(blocks, double)
         places: Tensor | None = torch.tensor(blocks.arrays["places"])

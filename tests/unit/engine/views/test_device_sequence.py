@@ -21,6 +21,7 @@ from dtdg_lab.engine.views.device_sequence import DeviceSequence, SnapshotFeed
 from dtdg_lab.engine.views.snapshot_view import SnapshotView
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.kernels.device_memory import USUAL_LIMITS, MemoryLimits
 from dtdg_lab.kernels.device_snapshot import DeviceSnapshot
 from dtdg_lab.kernels.operators import Operators
 from dtdg_lab.kernels.spmm import Adjacency
@@ -99,7 +100,7 @@ def test_the_adjacency_is_let_go_where_only_first_layer_pulls_are_asked_for(monk
 
 def test_pulls_beyond_the_budget_are_computed_again(products: list[int]) -> None:
     one = NODES * FEATURES * 8
-    sequence = _sequence(pulls_bytes=2 * one)
+    sequence = _sequence(limits=replace(USUAL_LIMITS, pulls_bytes=2 * one))
     for _ in range(2):
         for t in range(SNAPSHOTS):
             space = sequence.view(t)
@@ -108,7 +109,7 @@ def test_pulls_beyond_the_budget_are_computed_again(products: list[int]) -> None
 
 
 def test_spaces_beyond_the_budget_are_made_again_but_their_pulls_are_kept(products: list[int]) -> None:
-    sequence = _sequence(views_bytes=0)
+    sequence = _sequence(limits=USUAL_LIMITS.without_views())
     first = sequence.view(0)
     assert sequence.view(0) is first  # as long as somebody has it
     pulled, let_go = _pull(first, first.inputs), weakref.ref(first)
@@ -124,7 +125,7 @@ def test_spaces_beyond_the_budget_are_made_again_but_their_pulls_are_kept(produc
 @pytest.mark.parametrize("model", catalogue.names("models"))
 def test_budgets_change_nothing(model: str) -> None:
     made = double_model(model, 2, seed=3)
-    torch.testing.assert_close(_forward(made, _sequence(pulls_bytes=0, views_bytes=0)), _forward(made, _sequence()))
+    torch.testing.assert_close(_forward(made, _sequence(limits=MemoryLimits(0, 0, 0))), _forward(made, _sequence()))
 
 
 def test_static_features_are_moved_once() -> None:

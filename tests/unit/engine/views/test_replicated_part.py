@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from dtdg_lab.engine.views.replicated_sequence import CachedSequence, cached_seq
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
+from dtdg_lab.kernels.device_memory import MemoryLimits
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.partition.measures import measure
@@ -419,7 +421,7 @@ def test_spaces_that_are_not_kept_give_the_same(name: str) -> None:
     graph, model, task = _graph(), double_model(name, 2), _task(_graph())
     wanted = _whole(graph, model, task)
     kept = _sequences(graph, _partition(2), model)
-    sequences = [CachedSequence(of.part, 1, of.settings, pulls_bytes=0, views_bytes=0) for of in kept]
+    sequences = [CachedSequence(of.part, 1, replace(of.settings, limits=MemoryLimits(0, 0, 0))) for of in kept]
     layout = ReplicatedStrategy(model, sequences, task, TRAIN, counts_group=True)
     for _ in range(2):
         computed = layout.compute(layout.epoch(0)[0], StepMarks())

@@ -1,0 +1,122 @@
+"""Choices of a run that depend on its machines: agreed by all ranks, recorded, and repeated by a resume or a replay."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dtdg_lab.cluster import local
+from dtdg_lab.cluster.replay import replay, verify_replay
+from dtdg_lab.config.model_facts import model_facts
+from dtdg_lab.distributed.group import SoloGroup
+from dtdg_lab.kernels.device_memory import DeviceMemory, MemoryLimits
+from dtdg_lab.training import compute_choice
+from dtdg_lab.training.checkpoint import Checkpoint
+from dtdg_lab.training.compute_choice import COMPUTE, ComputeChoice, agree, choose_here
+from tests.factories import random_graph, small_config
+from tests.small_training import config_of, train
+from tests.steered_here import events, losses, small, steered
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+GIB = 1 << 30
+LARGE, SMALL = DeviceMemory("cpu", 16 * GIB, 8 * GIB), DeviceMemory("cpu", 20_000, 10_000)
+
+
+def _memory(monkeypatch: pytest.MonkeyPatch, memory: DeviceMemory) -> None:
+    monkeypatch.setattr(compute_choice, "device_memory", lambda device: memory)
+
+
+def _offers(monkeypatch: pytest.MonkeyPatch, *offers: tuple[str, str, int, int]) -> None:
+    """Let these be the ranks' backend, owner of the memory, capacity and free bytes."""
+    monkeypatch.setattr(compute_choice, "gather_texts", lambda *_, **__: [json.dumps(offer) for offer in offers])
+
+
+def _agreed(**changes: Any) -> ComputeChoice:
+    earlier = changes.pop("earlier", None)
+    preferred = changes.pop("preferred", ("torch", None))
+    return agree(small_config(**changes), preferred, SoloGroup(), device="cpu", earlier=earlier)
+
+
+def test_ranks_of_one_machine_share_its_memory_and_the_smallest_limit_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = ("torch", "a", 64 * GIB, 64 * GIB)
+    _offers(monkeypatch, one, ("torch", "b", 16 * GIB, 8 * GIB))
+    assert _agreed(memory_share=0.5).limits == MemoryLimits(2 * GIB, GIB, 2 * GIB)
+    _offers(monkeypatch, *[one] * 8, ("torch", "b", 16 * GIB, 16 * GIB))
+    assert _agreed(memory_share=0.5).limits == MemoryLimits(2 * GIB, GIB // 2, GIB)
+
+
+def test_dgl_is_taken_only_if_all_ranks_prefer_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for backends, agreed in ((("dgl", "dgl"), "dgl"), (("dgl", "torch"), "torch"), (("torch", "dgl"), "torch")):
+        _offers(monkeypatch, *((backend, "a", GIB, GIB) for backend in backends))
+        assert _agreed().backend == agreed
+
+
+def test_an_earlier_choice_is_repeated_where_it_was_made_for_the_same_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    _memory(monkeypatch, LARGE)
+    earlier = replace(_agreed(), backend="dgl", seconds={"torch": 2.0, "dgl": 1.0})
+    assert ComputeChoice.read(json.loads(json.dumps(earlier.write()))) == earlier
+    _memory(monkeypatch, DeviceMemory("cpu", 4 * GIB, 2 * GIB))
+    repeated = _agreed(earlier=earlier.write())
+    assert repeated.backend == "dgl"
+    assert repeated.limits == replace(earlier.limits, views_bytes=_agreed().limits.views_bytes)  # no bit depends on it
+    for other in ({"memory_share": 0.4}, {"kernel": "torch"}):
+        assert _agreed(earlier=earlier.write(), **other) == _agreed(**other)
+    on_gpu = {**earlier.write(), "device": "cuda:1"}
+    assert ComputeChoice.read(on_gpu).device == "cuda" and _agreed(earlier=on_gpu) == _agreed()
+
+
+def test_both_backends_are_measured_on_a_gpu_where_dgl_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, measured = random_graph(), []
+    facts = model_facts("graphsage", 3, 8, 2)
+
+    def measure(snapshot: Any, settings: Any, shapes: Any) -> dict[str, float]:
+        measured.append((snapshot.num_edges, settings.device, shapes))
+        return {"torch": 2.0, "dgl": 1.0}
+
+    monkeypatch.setattr(compute_choice, "measure_backends", measure)
+    monkeypatch.setattr(compute_choice, "can_use_dgl", lambda device, dtype: True)
+    how: Any = {"device": "cuda:0", "dtype": torch.float32}
+    assert choose_here(small_config(), graph, facts, **how) == ("dgl", {"torch": 2.0, "dgl": 1.0})
+    largest = max(snapshot.num_edges for snapshot in graph.snapshots)
+    assert measured == [(largest, "cuda:0", [("mean", 8)])]  # the first layer aggregates features, once
+    assert choose_here(small_config(kernel="torch"), graph, facts, **how) == ("torch", None)
+    monkeypatch.setattr(compute_choice, "can_use_dgl", lambda device, dtype: False)
+    assert choose_here(small_config(), graph, facts, **how) == ("torch", None)
+    assert len(measured) == 1
+
+
+@pytest.mark.parametrize("model", ["dcrnn", "evolvegcn-h"])
+def test_a_resumed_run_takes_the_limits_that_it_began_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str
+) -> None:
+    """Though another machine would recompute activations and so add gradients in another order."""
+    config = config_of(model=model, epochs=4)
+    _memory(monkeypatch, LARGE)
+    whole = train(tmp_path, config)
+    first = train(tmp_path, config.replace(epochs=2))
+    _memory(monkeypatch, SMALL)
+    rest = train(tmp_path, config, resume=True, changes={"epochs": 4})
+    assert first.losses + rest.losses == whole.losses
+    assert Checkpoint.load(tmp_path / "last.pt").plan[COMPUTE]["activation_bytes"] == int(0.2 * 16 * GIB)
+    (described,) = rest.recorder.events("kernel")
+    assert described["data"]["views_bytes"] == 4000
+    little = train(tmp_path, config)
+    assert little.losses != whole.losses and little.losses == pytest.approx(whole.losses, rel=1e-4)
+
+
+def test_a_changed_share_of_memory_is_recorded_and_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _memory(monkeypatch, LARGE)
+    run = steered(small("psg", model="dcrnn"), tmp_path, {3: {"set": {"memory_share": 0.001}}})
+    described = [(data["memory_share"], data["pulls_bytes"]) for _, data in events(run, "kernel")]
+    assert described == [(0.8, int(0.1 * 16 * GIB)), (0.001, int(16 * GIB / 8000))]
+    _memory(monkeypatch, SMALL)
+    again = replay(run, runs_dir=tmp_path)
+    found = verify_replay(again)
+    assert found and losses(again) == losses(run), found.caption
+    assert [(data["memory_share"], data["pulls_bytes"]) for _, data in events(again, "kernel")] == described
+    assert losses(local.train(small("psg", model="dcrnn"), runs_dir=tmp_path, progress=False)) != losses(run)

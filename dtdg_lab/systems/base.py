@@ -70,6 +70,7 @@ class SystemFamily:
         pictures_note: source of the charts of :meth:`pictures`.
         memory_options: options that lower a rank's memory -> factor of each repeated change.
         small_settings: its options in the small runs of ``lab.testing``.
+        repeatable_settings: its options with which measured times do not change losses.
     """
 
     name = ""
@@ -96,6 +97,7 @@ class SystemFamily:
     pictures_note = "Computed now by this lab's planners, from a synthetic graph of 240 nodes and 24 snapshots."
     memory_options: Mapping[str, float] = MappingProxyType({})
     small_settings: Mapping[str, Any] = MappingProxyType({})
+    repeatable_settings: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, name: str = "") -> None:
         self.name = name or self.name

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,38 +22,20 @@ from dtdg_lab.config.catalogue import SINGULAR, System
 from dtdg_lab.config.options import Option
 from dtdg_lab.config.registration import FAMILY, REGISTERED, Registration
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.core.errors import ConfigError, ContractError, NotAvailableError, UnknownNameError
+from dtdg_lab.core.errors import ConfigError, ContractError, UnknownNameError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.studies.same_losses import same_losses
 from dtdg_lab.testing.models import check_model_alone
 from dtdg_lab.testing.processes import join_group, run_ranks
+from dtdg_lab.testing.small_runs import REFUSALS, read_names, read_settings, small_settings
 from dtdg_lab.testing.training import RecordingRecorder, train_in_memory
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SMALL: Mapping[str, Any] = MappingProxyType(
-    {
-        "dataset": "growing",
-        "generated_nodes": 40,
-        "generated_edges": 160,
-        "generated_snapshots": 24,
-        "hidden": 4,
-        "layers": 2,
-        "epochs": 2,
-        "learning_rate": 0.05,
-        "optimizer": "sgd",
-        "dtype": "float64",
-        "device": "cpu",
-        "threads": 1,
-        "parts": 2,
-        "loss_at": "all",
-    }
-)
 EVERYWHERE = ("models", "tasks", "datasets")  # kinds that every system reads
-REFUSALS = (ConfigError, NotAvailableError)  # raised by a config, or while a run is built
 _SEVERITY = ("trained", "refused", "failed")  # if two ranks have different results, the later of these counts
 _CLOSE = 1e-8  # allowed relative difference of losses in float64 that are computed in another order
 
@@ -223,7 +204,7 @@ class _Case:
         refused = ""
         for parts in dict.fromkeys((settings["parts"], ranks)):  # some systems allow only one part
             try:
-                return cls(system.name, ranks, RunConfig(**_read_settings({**settings, "parts": parts})))
+                return cls(system.name, ranks, RunConfig(**read_settings({**settings, "parts": parts})))
             except REFUSALS as error:
                 refused = str(error)
         return cls(system.name, ranks, None, refused)
@@ -231,8 +212,7 @@ class _Case:
 
 def _settings(system: System, kind: str, name: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a run: given ones, otherwise those of the system, otherwise small ones."""
-    of_families = {name: value for family in catalogue.families() for name, value in family.small_settings.items()}
-    settings = {**SMALL, **of_families, **system.defaults, **overrides, "system": system.name}
+    settings = small_settings(system, overrides)
     if kind in (*EVERYWHERE, *system.parts):
         settings[_chooser(kind)] = name
     return settings
@@ -243,21 +223,9 @@ def _chooser(kind: str) -> str:
     return {"models": "model", "datasets": "dataset"}.get(kind, catalogue.CHOSEN_BY.get(kind, ""))
 
 
-def _read_names(settings: Mapping[str, Any]) -> set[str]:
-    """Return the names of all settings that the run reads."""
-    owners = catalogue.option_owners(settings["system"], settings["dataset"], settings.get("model", "tgcn"), settings)
-    return {name for names in owners.values() for name in names} | set(RunConfig.model_fields)
-
-
-def _read_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return only the settings that the run reads."""
-    names = _read_names(settings)
-    return {name: value for name, value in settings.items() if name in names}
-
-
 def _require_read(overrides: Mapping[str, Any], systems: Sequence[System], name: str, kind: str) -> None:
     """Raise UnknownNameError if no system reads a setting, or if the check itself chooses it."""
-    names = set[str]().union(*(_read_names(_settings(system, kind, name, overrides)) for system in systems))
+    names = set[str]().union(*(read_names(_settings(system, kind, name, overrides)) for system in systems))
     names -= {"system", "ranks", _chooser(kind)}
     for setting in overrides:
         if setting not in names:

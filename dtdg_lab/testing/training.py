@@ -131,6 +131,7 @@ def train_in_memory(
     checkpoint: Path,
     *,
     group: Group | None = None,
+    device: str = "cpu",
     script: Script = MappingProxyType({}),
     first_step: int = 0,
     recorder: RecordingRecorder | None = None,
@@ -144,6 +145,7 @@ def train_in_memory(
         graph: the data.
         checkpoint: the file of the last checkpoint.
         group: the processes; by default only this one.
+        device: device of this rank.
         script: requests (see :class:`ScriptedControl`).
         first_step: the first step of a resumed training, for the script.
         recorder: recorder of the rows; give one to read them even if training fails.
@@ -155,7 +157,7 @@ def train_in_memory(
     """
     group = SoloGroup() if group is None else group
     recorder = RecordingRecorder() if recorder is None else recorder
-    resource_monitor = ResourceMonitor(config, "cpu", group.rank, group.size, recorder)
+    resource_monitor = ResourceMonitor(config, device, group.rank, group.size, recorder)
     try:
         trainer = assemble_trainer(
             config,
@@ -165,6 +167,7 @@ def train_in_memory(
             control=ScriptedControl(script, first_step=first_step),
             checkpoint=checkpoint,
             resource_monitor=resource_monitor,
+            device=device,
             resume=resume,
             changes=changes,
         )

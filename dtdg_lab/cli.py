@@ -74,6 +74,15 @@ def _parser() -> argparse.ArgumentParser:
 
     env = commands.add_parser("env", help="show what this machine can run and measure, with remedies")
     env.add_argument("--json", action="store_true", help="print the findings as JSON")
+    env.add_argument(
+        "--check",
+        action="store_true",
+        help="train every system with every model on every device, and check losses, exchanges, clock, energy and "
+        "memory; the exit code is 1 if a row fails",
+    )
+    env.add_argument("--device", choices=("cpu", "cuda", "all"), help="devices of --check (default: all)")
+    env.add_argument("--systems", nargs="+", default=[], metavar="NAME", help="systems of --check (default: all)")
+    env.add_argument("--quick", action="store_true", help="--check with one model for each system but the first")
     env.set_defaults(execute=_env)
 
     run = commands.add_parser("run", help="train with the settings of a file or of --set")
@@ -133,7 +142,7 @@ def _parser() -> argparse.ArgumentParser:
         "--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder for runs (default: runs)"
     )
     studied.set_defaults(execute=_study)
-    for takes_names in (run, dash, data, exported, studied):
+    for takes_names in (env, run, dash, data, exported, studied):
         takes_names.add_argument(
             "--register",
             action="append",
@@ -188,6 +197,10 @@ def _positive(text: str) -> int:
 
 
 def _env(parsed: argparse.Namespace) -> int:
+    if parsed.check:
+        return _check(parsed)
+    if parsed.quick or parsed.device or parsed.systems:
+        raise ConfigError("--device, --systems and --quick apply only to --check. Add --check, or leave them out.")
     from dtdg_lab.environment import environment_report, format_report
 
     findings = environment_report()
@@ -196,6 +209,16 @@ def _env(parsed: argparse.Namespace) -> int:
     else:
         print(format_report(findings))
     return 0
+
+
+def _check(parsed: argparse.Namespace) -> int:
+    """Check every device, and return 1 if a row failed, otherwise 0."""
+    from dtdg_lab.device_check.check import check_devices
+    from dtdg_lab.device_check.report import check_json, format_check
+
+    check = check_devices(parsed.device or "all", systems=parsed.systems, quick=parsed.quick, progress=True)
+    print(check_json(check) if parsed.json else format_check(check))
+    return 1 if check.failed else 0
 
 
 def _run(parsed: argparse.Namespace) -> int:

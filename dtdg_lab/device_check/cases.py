@@ -40,27 +40,26 @@ class CheckCase:
         return self.config, self.config.replace(dtype="float32"), *(() if self.timed is None else (self.timed,))
 
 
-def list_cases(*, quick: bool = False, ranks: int = 1) -> list[CheckCase]:
+def list_cases(systems: Sequence[str] = (), *, quick: bool = False) -> list[CheckCase]:
     """Return every system with every model of the catalogue, in its order.
 
     Args:
+        systems: names of some systems; by default all.
         quick: only the first model that a system supports; the first system keeps all models.
-        ranks: number of ranks R, each with one part if there are more than two.
+
+    Raises:
+        UnknownNameError: there is no such system.
     """
     cases = []
-    for number, system in enumerate(catalogue.SYSTEMS):
-        of_system: list[CheckCase] = []
-        for model in catalogue.names("models"):
-            of_system.append(make_case(system, model, ranks))
-            if quick and number and of_system[-1].config is not None:
-                of_system = of_system[-1:]
-                break
-        cases += of_system
+    for number, system in enumerate(map(catalogue.system, systems or catalogue.names("systems"))):
+        of_system = [make_case(system, model) for model in catalogue.names("models")]
+        supported = [case for case in of_system if case.config is not None]
+        cases += supported[:1] if quick and number and supported else of_system
     return cases
 
 
 def make_case(system: System, model: str, ranks: int = 1) -> CheckCase:
-    """Return the case of a system and a model on R ranks."""
+    """Return the case of a system and a model on R ranks, each with one part if there are several."""
     settings = small_settings(system, {"model": model, "epochs": 1, "ranks": ranks})
     if ranks > 1:
         settings["parts"] = ranks

@@ -54,7 +54,9 @@ class DeviceCheck:
         return [row for row in self.rows if row.state == "failed"]
 
 
-def check_devices(device: Devices = "all", *, quick: bool = False, progress: bool = False) -> DeviceCheck:
+def check_devices(
+    device: Devices = "all", *, systems: Sequence[str] = (), quick: bool = False, progress: bool = False
+) -> DeviceCheck:
     """Check training, exchanges, clock, energy and memory on every device of this machine.
 
     Each system trains an epoch with each model on a small generated graph. On the CPU, float32 is compared with
@@ -62,11 +64,13 @@ def check_devices(device: Devices = "all", *, quick: bool = False, progress: boo
 
     Args:
         device: ``cpu``, ``cuda`` for all GPUs, or ``all``.
+        systems: names of some systems; by default all. Equal losses are only looked for among these.
         quick: every model on the first system only, and every other system with one model.
         progress: show progress on standard error.
 
     Raises:
         NotAvailableError: ``device="cuda"`` without a GPU that torch can use.
+        UnknownNameError: there is no such system.
     """
     began_s = time.perf_counter()
     gpus = {f"cuda:{index}": torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())}
@@ -76,12 +80,12 @@ def check_devices(device: Devices = "all", *, quick: bool = False, progress: boo
             "`--device cpu` checks the CPU."
         )
     checked = [] if device == "cpu" else list(gpus)
-    cases = list_cases(quick=quick)
+    cases = list_cases(systems, quick=quick)
     twins = [_on_one_rank(case) for case in _group_cases(cases, len(checked))] if len(checked) > _GROUP else []
     bar = _title("cpu", progress)
     units = [*_train_units(cases, "cpu"), *_train_units(twins, "cpu")]
     if device != "cuda":
-        units += _other_units("cpu")
+        units += _other_units(cases, "cpu")
     processes = min(_MOST_PROCESSES, max(2, len(os.sched_getaffinity(0))))
     results = list(zip(units, execute(units, ["cpu"] * processes, progress=bar), strict=True))
     runs = _runs(results)
@@ -124,14 +128,15 @@ def _train_units(cases: Sequence[CheckCase], device: str) -> list[Unit]:
     return units
 
 
-def _other_units(device: str) -> list[Unit]:
-    memory = [Unit("memory", system, device, (config,)) for system, config in memory_configs().items()]
+def _other_units(cases: Sequence[CheckCase], device: str) -> list[Unit]:
+    configs = memory_configs(systems_of(cases))
+    memory = [Unit("memory", system, device, (config,)) for system, config in configs.items()]
     return [*memory, Unit("energy", "", device)]
 
 
 def _gpu_units(cases: Sequence[CheckCase], device: str) -> list[Unit]:
     stops = [Unit("stops", f"{case.system} {case.model}", device, case.configs[1:2]) for case in cases if case.configs]
-    return [*_train_units(cases, device), *stops, *_other_units(device)]
+    return [*_train_units(cases, device), *stops, *_other_units(cases, device)]
 
 
 def _runs(results: Sequence[tuple[Unit, Any]]) -> dict[str, CaseRun]:

@@ -22,6 +22,7 @@ from dtdg_lab.training.build import RunComponents, build
 from dtdg_lab.training.clock import PhaseClock
 
 _PACKAGE = Path(dtdg_lab.__file__).parent
+_FOREIGN = (Path(torch.__file__).parent, Path(traceback.__file__).parent)
 _SYNCHRONIZES = "synchronizing CUDA operation"  # in torch's warning
 
 
@@ -86,9 +87,10 @@ def _watched() -> Iterator[list[str]]:
 
 
 def _place() -> str:
-    """Return the innermost line of the package that is being executed, outside this file."""
+    """Return the innermost line being executed that belongs to neither Python, torch nor this file."""
     for frame in reversed(traceback.extract_stack()):
         file = Path(frame.filename)
-        if file.is_relative_to(_PACKAGE) and file != Path(__file__):
-            return f"{file.relative_to(_PACKAGE)}:{frame.lineno}"
-    return "outside the package"
+        if file != Path(__file__) and not any(file.is_relative_to(folder) for folder in _FOREIGN):
+            name = file.relative_to(_PACKAGE) if file.is_relative_to(_PACKAGE) else file.name
+            return f"{name}:{frame.lineno}"
+    raise AssertionError("a program has a line of its own")

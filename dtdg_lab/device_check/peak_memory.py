@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -56,10 +56,10 @@ class PeakMemory:
         return self.measured_bytes / self.forecast_bytes - 1
 
 
-def memory_configs() -> dict[str, RunConfig]:
-    """Return the settings of each system whose peak memory is forecast, by its number of time blocks."""
+def memory_configs(systems: Sequence[str]) -> dict[str, RunConfig]:
+    """Return the settings of those systems whose peak memory is forecast, by the number of time blocks."""
     configs = {}
-    for system in catalogue.SYSTEMS:
+    for system in map(catalogue.system, systems):
         if "blocks" not in catalogue.entry("parallel", system.parts["parallel"]).options:
             continue
         settings = {**_LARGE, **system.defaults, "system": system.name, "model": catalogue.names("models")[0]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from itertools import accumulate
 
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.device_check.check import DeviceCheck
@@ -14,12 +14,8 @@ from dtdg_lab.device_check.check_row import CheckRow
 WIDTH = 100
 _WORDS = {"ok": "ok", "failed": "FAIL", "unavailable": "-"}
 _MISSING = "."  # a case that a quick check leaves out
-_HEADS = {
-    "losses": "losses of a short epoch, and phases that sum to the step",
-    "synchronization": "steps that never wait for the device",
-    "group": "training in a group",
-}
-_TABLES = ("losses", "synchronization")  # by system and model
+_TABLES = {"losses": "losses of a short epoch", "synchronization": "steps that never wait for the device"}
+_LISTS = {"phases": "phases that sum to the step", "group": "training in a group"}
 
 
 def format_check(check: DeviceCheck) -> str:
@@ -53,67 +49,62 @@ def _device(device: str, check: DeviceCheck) -> Iterator[str]:
     rows = [row for row in check.rows if row.device == device]
     name = check.devices.get(device)
     yield f"{device} ({name})" if name else device
-    for kind in _TABLES:
-        of_kind = [row for row in rows if row.check == kind]
-        if of_kind:
-            phases = {row.system: row for row in rows if row.check == "phases"} if kind == "losses" else {}
-            yield f"  {_HEADS[kind]}"
-            yield from _table(of_kind, phases)
-    grouped = [row for row in rows if row.check == "group"]
-    if grouped:
-        words = [f"{row.system} {_WORDS[row.state]}" for row in grouped]
-        yield from _wrapped(f"{_HEADS['group']}: {', '.join(words)}", "  ")
+    for check_name, head in _TABLES.items():
+        of_check = [row for row in rows if row.check == check_name]
+        if of_check:
+            yield f"  {head}"
+            yield from _table(of_check)
+    for check_name, head in _LISTS.items():
+        words = [f"{row.system} {_WORDS[row.state]}" for row in rows if row.check == check_name]
+        if words:
+            yield from _wrapped(f"{head}: {', '.join(words)}", "  ")
     for row in rows:
-        if row.check not in (*_TABLES, "phases", "group") and row.state != "unavailable":
+        if row.check not in (*_TABLES, *_LISTS) and row.state != "unavailable":
             yield from _wrapped(f"{_WORDS[row.state]:<4}  {row.title}: {row.value}", "  ", "        ")
     yield ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """A column of a table: a model, or the phases."""
-
-    head: str
-    cells: dict[str, str]
-
-    @property
-    def width(self) -> int:
-        return max(len(self.head), *map(len, self.cells.values()))
-
-
-def _table(rows: Sequence[CheckRow], phases: dict[str, CheckRow]) -> Iterator[str]:
+def _table(rows: Sequence[CheckRow]) -> Iterator[str]:
     """Yield lines of systems, with the models as columns, in as many tables as the width needs."""
-    systems = list(dict.fromkeys(row.system for row in rows))
-    columns = [
-        _Column(model, {row.system: _WORDS[row.state] for row in rows if row.model == model})
-        for model in dict.fromkeys(row.model for row in rows)
-    ]
-    if phases:
-        columns.append(_Column("phases", {system: _WORDS[row.state] for system, row in phases.items()}))
+    words = {(row.system, row.model): _WORDS[row.state] for row in rows}
+    systems, models = (list(dict.fromkeys(names)) for names in zip(*words, strict=True))
     first = max(map(len, systems))
-    while columns:
-        count, width = 0, first
-        while count < len(columns) and width + 1 + columns[count].width <= WIDTH:
-            width += 1 + columns[count].width
-            count += 1
-        shown, columns = columns[: max(count, 1)], columns[max(count, 1) :]
-        yield " ".join([" " * first, *(column.head.ljust(column.width) for column in shown)]).rstrip()
+    while models:
+        widths = {model: max(len(model), *map(len, _WORDS.values())) for model in models}
+        ends = accumulate(1 + width for width in widths.values())
+        shown = [model for model, end in zip(models, ends, strict=True) if first + end <= WIDTH] or models[:1]
+        models = models[len(shown) :]
+        yield " ".join([" " * first, *(model.ljust(widths[model]) for model in shown)]).rstrip()
         for system in systems:
-            cells = (column.cells.get(system, _MISSING).ljust(column.width) for column in shown)
+            cells = (words.get((system, model), _MISSING).ljust(widths[model]) for model in shown)
             yield " ".join([system.ljust(first), *cells]).rstrip()
 
 
 def _reasons(rows: Sequence[CheckRow]) -> list[str]:
-    """Return each reason once, with all that it concerns."""
-    titles: dict[str, list[str]] = {}
+    """Return the first sentence of each reason once, with the devices, systems and models that it concerns."""
+    facts: list[tuple[str, ...]] = []
     for row in rows:
         if row.state == "unavailable":
-            titles.setdefault(row.value, []).append(f"{row.device} {row.title}")
+            sentence = row.value.partition(". ")[0].replace(f"system {row.system!r}", "this system").rstrip(".")
+            facts.append((sentence, row.check, row.device, row.system, row.model))
+    for position in (2, 3, 4):
+        facts = _joined(facts, position)
     lines = []
-    for reason, concerned in titles.items():
-        more = f" and {len(concerned) - 1} more" if len(concerned) > 1 else ""
-        lines += _wrapped(f"{concerned[0]}{more}: {reason}", "  ", "    ")
+    for sentence, check, devices, systems, models in facts:
+        case = f"{check} {models}".rstrip() + (f" on {systems}" if systems else "")
+        lines += _wrapped(f"{case} ({devices}): {sentence}.", "  ", "    ")
     return lines
+
+
+def _joined(facts: Sequence[tuple[str, ...]], position: int) -> list[tuple[str, ...]]:
+    """Merge facts that differ in one position only, whose values are then joined."""
+    values: dict[tuple[str, ...], list[str]] = {}
+    for fact in facts:
+        values.setdefault((*fact[:position], *fact[position + 1 :]), []).append(fact[position])
+    return [
+        (*rest[:position], ", ".join(filter(None, dict.fromkeys(joined))), *rest[position:])
+        for rest, joined in values.items()
+    ]
 
 
 def _wrapped(text: str, indent: str, later: str | None = None) -> list[str]:

@@ -1,0 +1,68 @@
+"""Work of the device check in processes, some of which end too early."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from outside_family.smoothed import SmoothedGCN
+
+import dtdg_lab as lab
+from dtdg_lab.config import catalogue
+from dtdg_lab.device_check.cases import make_case
+from dtdg_lab.device_check.units import Broken, ResultFolder, Unit, execute, execute_together
+from tests.registrations import registered_apart
+
+
+@pytest.fixture(autouse=True)
+def _apart() -> Iterator[None]:
+    with registered_apart():
+        yield
+
+
+class EndsItsProcess(SmoothedGCN):
+    """A model that ends the process of its run, as an out-of-memory killer does."""
+
+    def step(self, layer: int, x: Any, h: Any) -> Any:
+        if multiprocessing.parent_process() is not None:  # not in the dry run, which this process makes
+            os._exit(3)
+        return super().step(layer, x, h)
+
+
+def unit_of(system: str, model: str, ranks: int = 1) -> Unit:
+    config = make_case(catalogue.system(system), model, ranks).configs[0]
+    return Unit("train", f"{system} {model}", "cpu" if ranks == 1 else "", (config,))
+
+
+def test_a_unit_whose_process_dies_is_broken_and_the_others_are_executed() -> None:
+    lab.register(EndsItsProcess, "model", "ends")
+    units = [unit_of("single", "tgcn"), unit_of("single", "ends"), unit_of("esdg", "graphsage")]
+    first, second, third = execute(units, ["cpu"])
+    assert isinstance(second, Broken) and second.reason == "process 0: died with exit code 3"
+    assert [run.result for runs in (first, third) for run in runs.values()] == ["trained", "trained"]
+
+
+def test_a_group_exchanges_and_trains_and_survives_a_rank_that_fails() -> None:
+    lab.register(EndsItsProcess, "model", "ends")
+    units = [Unit("exchange", ""), unit_of("psg", "ends", 2), unit_of("psg", "tgcn", 2)]
+    exchanged, broken, trained = execute_together(units, ["cpu", "cpu"])
+    assert not isinstance(exchanged, Broken) and not isinstance(trained, Broken)
+    assert [set(differences.values()) for differences in exchanged] == [{""}, {""}]
+    assert isinstance(broken, Broken) and "died with exit code 3" in broken.reason
+    one, other = ([run.losses for run in runs.values()] for runs in trained)
+    assert one[0] and one[0][0] == other[0][0]
+
+
+def test_one_process_claims_a_unit_and_results_wait_for_all_ranks(tmp_path: Path) -> None:
+    folder = ResultFolder(tmp_path)
+    assert folder.claim(3) and not folder.claim(3)
+    assert folder.is_claimed(3) and not folder.is_claimed(4)
+    folder.write(3, 1, "second")
+    assert folder.read(3, ranks=2) is None
+    folder.write(3, 0, "first")
+    assert folder.read(3, ranks=2) == ["first", "second"]
+    assert folder.count() == 2

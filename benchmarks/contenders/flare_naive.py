@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from dtdg_lab.systems.decayed_windows.window import Window
 
 
-def naive_edges(
-    snapshot: Snapshot, vertices: NDArray[np.int64], parts: NDArray[np.int32], direction: str = "in"
-) -> ShrunkenEdges:
+def naive_edges(snapshot: Snapshot, vertices: NDArray[np.int64], parts: NDArray[np.int32]) -> ShrunkenEdges:
     """Return the edges of a snapshot among some nodes, within one part each: the induced subgraph, relabelled.
 
     It reads every edge of the snapshot and sorts the end points that are left.
@@ -28,7 +26,6 @@ def naive_edges(
         snapshot: N nodes.
         vertices: (n,) distinct ones, in the order in which they are renumbered.
         parts: (n,) the part of each.
-        direction: ``in``: a node aggregates from its in-neighbours; ``out``: from its out-neighbours.
 
     Returns:
         The edges; a row's columns are ordered as those of the shrinker.
@@ -49,16 +46,9 @@ def naive_edges(
     number = np.empty(len(labels), np.int64)
     number[label[:rows]] = np.arange(rows)
     to, of = number[label[rows : rows + edges]], number[label[rows + edges :]]
-    pulling, pulled = (to, of) if direction == "in" else (of, to)
-    order = np.lexsort((sources if direction == "in" else pulled, pulling))
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(pulling, minlength=rows))]).astype(np.int64)
-    return ShrunkenEdges(
-        indptr,
-        pulled[order].astype(np.int32),
-        None if weights is None else weights[order],
-        np.bincount(pulling, weights, rows).astype(np.float64),
-        np.bincount(pulled, weights, rows).astype(np.float64),
-    )
+    order = np.lexsort((sources, to))
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(to, minlength=rows))]).astype(np.int64)
+    return ShrunkenEdges.of(indptr, of[order].astype(np.int32), None if weights is None else weights[order])
 
 
 @contextmanager
@@ -71,10 +61,9 @@ def naive_remapping(on: bool) -> Iterator[None]:
 
     real = Shrinker.edges
 
-    def edges(self: Shrinker, t: int, rows: int, direction: str = "in") -> ShrunkenEdges:
-        order = self._order
-        assert order is not None
-        return naive_edges(self._snapshots[t], order.vertices[:rows], order.parts[:rows], direction)
+    def edges(self: Shrinker, t: int, rows: int) -> ShrunkenEdges:
+        order = self._numbering.order
+        return naive_edges(self._snapshots[t], order.vertices[:rows], order.parts[:rows]).on(self._device)
 
     Shrinker.edges = edges  # type: ignore[method-assign]
     try:

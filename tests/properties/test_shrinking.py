@@ -5,11 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.systems.decayed_windows.chunks import Chunking
-from dtdg_lab.systems.decayed_windows.shrinking import Shrinker, ShrunkenEdges, SurvivalOrder, survival_order
+from dtdg_lab.systems.decayed_windows.shrinking import (
+    Numbering,
+    PrefixSource,
+    Shrinker,
+    ShrunkenEdges,
+    SurvivalOrder,
+    survival_order,
+)
 from dtdg_lab.testing.example_graphs import graph_of
 
 WAYS = st.sampled_from(["in", "out"])
@@ -44,16 +53,31 @@ def wanted(snapshot: Any, order: SurvivalOrder, rows: int, way: str) -> np.ndarr
     return matrix if way == "in" else matrix.T
 
 
-def check(edges: ShrunkenEdges, matrix: np.ndarray, weighted: bool) -> None:
-    rows = len(matrix)
-    found = np.zeros((rows, rows))
-    at = np.repeat(np.arange(rows), np.diff(edges.indptr))
-    found[at, edges.indices] = 1 + (0 if edges.weights is None else edges.weights)
+def source_of(edges: ShrunkenEdges) -> PrefixSource:
+    return PrefixSource(edges, OperatorSettings(dtype=torch.float64))
+
+
+def check(edges: ShrunkenEdges, matrix: np.ndarray, weighted: bool, way: str) -> None:
+    rows, source = len(matrix), source_of(edges)
+    found, along = np.zeros((rows, rows)), source.adjacency(way)
+    values = np.zeros(along.num_edges) if along.weights is None else along.weights.numpy()
+    found[along.edge_rows().numpy(), along.indices.numpy()] = 1 + values
     assert edges.num_edges == np.count_nonzero(matrix)  # each edge once
     assert found.tolist() == matrix.tolist()
     weights = matrix - (matrix > 0) if weighted else matrix
-    assert np.allclose(edges.degrees, weights.sum(axis=1), rtol=1e-12)
-    assert np.allclose(edges.other_degrees, weights.sum(axis=0), rtol=1e-12)
+    other = "out" if way == "in" else "in"
+    assert np.allclose(source.row_degrees(way), weights.sum(axis=1), rtol=1e-12)
+    assert np.allclose(source.row_degrees(other), weights.sum(axis=0), rtol=1e-12)
+
+
+def check_equal(edges: ShrunkenEdges, fresh: ShrunkenEdges) -> None:
+    """A sliced prefix equals one that is cut out of the graph on the host, value by value."""
+    assert edges.rows == fresh.rows
+    assert edges.counts[: edges.rows + 1].tolist() == fresh.counts[: edges.rows + 1].tolist()
+    for name in ("indptr", "indices", "weights", "levels"):
+        ours, cut = getattr(edges, name), getattr(fresh, name)
+        assert (ours is None) == (cut is None)
+        assert ours is None or (ours.dtype == cut.dtype and ours.tolist() == cut.tolist())
 
 
 @given(divided(), st.lists(st.tuples(st.integers(0, 2), st.integers(0, 14), WAYS), min_size=1, max_size=8), st.data())
@@ -68,8 +92,9 @@ def test_slices_are_the_subgraph_cut_out_and_relabelled(problem: Any, asked: Any
         for number, length, way in asked:  # lengths rise and fall: from a slice, and from the graph again
             t, rows = number % len(graph.snapshots), min(length, len(order.vertices))
             snapshot = graph.snapshots[t]
-            edges = shrinker.edges(t, rows, way)
-            check(edges, wanted(snapshot, order, rows, way), snapshot.weights is not None)
+            edges = shrinker.edges(t, rows)
+            check(edges, wanted(snapshot, order, rows, way), snapshot.weights is not None, way)
+            check_equal(edges, Numbering.of(order, graph.num_nodes).cut_out(snapshot, rows))
 
 
 @given(divided(), WAYS)
@@ -84,14 +109,17 @@ def test_a_part_s_edges_do_not_depend_on_the_ranks(problem: Any, way: str) -> No
         alone = Shrinker(graph.snapshots)
         alone.renumber(order)
         for count in range(chunking.chunks + 1):
-            joint, own = together.edges(0, int(whole.rows[count]), way), alone.edges(0, int(order.rows[count]), way)
-            mine = np.flatnonzero(whole.parts[: joint.rows] == part)
-            assert whole.vertices[mine].tolist() == order.vertices[: own.rows].tolist()
+            cut, cut_alone = together.edges(0, int(whole.rows[count])), alone.edges(0, int(order.rows[count]))
+            sources = source_of(cut), source_of(cut_alone)
+            joint, own = (source.adjacency(way) for source in sources)
+            mine = np.flatnonzero(whole.parts[: cut.rows] == part)
+            assert whole.vertices[mine].tolist() == order.vertices[: cut_alone.rows].tolist()
             for row, at in enumerate(mine):
-                columns = joint.indices[joint.indptr[at] : joint.indptr[at + 1]]
-                here = own.indices[own.indptr[row] : own.indptr[row + 1]]
+                columns = joint.indices[joint.indptr[at] : joint.indptr[at + 1]].numpy()
+                here = own.indices[own.indptr[row] : own.indptr[row + 1]].numpy()
                 assert whole.vertices[columns].tolist() == order.vertices[here].tolist()
-            assert joint.degrees[mine].tolist() == own.degrees.tolist()
+            joint_degrees, degrees = (source.row_degrees(way).numpy() for source in sources)
+            assert joint_degrees[mine].tolist() == degrees.tolist()
 
 
 @given(divided())
@@ -106,5 +134,6 @@ def test_all_chunks_of_one_part_are_the_whole_graph(problem: Any) -> None:
     for t, snapshot in enumerate(graph.snapshots):
         edges = shrinker.edges(t, len(order.vertices))
         assert edges.num_edges == snapshot.num_edges
-        assert edges.degrees.tolist() == snapshot.in_degrees()[order.vertices].tolist()
-        assert np.allclose(edges.other_degrees, snapshot.out_degrees()[order.vertices], rtol=1e-12)
+        source = source_of(edges)
+        assert source.column_degrees("in").tolist() == snapshot.in_degrees()[order.vertices].tolist()
+        assert np.allclose(source.column_degrees("out"), snapshot.out_degrees()[order.vertices], rtol=1e-12)

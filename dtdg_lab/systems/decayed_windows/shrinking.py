@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -15,12 +16,13 @@ from dtdg_lab.core.rng import generator
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.exchange.exchanger import Exchanger, Route
 from dtdg_lab.engine.exchange.halo import HaloRows
-from dtdg_lab.engine.views.part_edges import LocalSource, PartEdges
+from dtdg_lab.engine.loader import Loader
 from dtdg_lab.engine.views.snapshot_view import NeighbourRows, SnapshotView
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.kernels.operators import Operators, OperatorSettings
-from dtdg_lab.kernels.uploads import upload
+from dtdg_lab.kernels.device_snapshot import DeviceSnapshot, edge_rows
+from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource, checked
+from dtdg_lab.kernels.uploads import as_tensor, upload
 from dtdg_lab.systems.decayed_windows.chunks import Chunking
 
 
@@ -110,21 +112,37 @@ _OUTSIDE = np.iinfo(np.int32).max  # index of a node that is not in the order: b
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShrunkenEdges:
-    """The E edges among n nodes, grouped by the aggregating node; read-only.
+    """The E edges among n nodes, grouped by the aggregating node; read-only by convention.
 
     Attributes:
-        indptr: (n + 1,) int64: node i aggregates from ``indices[indptr[i]:indptr[i + 1]]``.
-        indices: (E,) int32, 0 to n - 1; sorted as in the snapshot's row (``in``) or ascending (``out``).
+        indptr: (n + 1,) int32: node i aggregates from ``indices[indptr[i]:indptr[i + 1]]``.
+        indices: (E,) int32, 0 to n - 1; in each row in the order of the snapshot.
         weights: (E,) float32, or None for unweighted edges.
-        degrees: (n,) float64: weighted degree in this direction, over these edges alone.
-        other_degrees: (n,) float64: the same in the opposite direction.
+        levels: (E,) int32: the larger of an edge's two nodes; the first k nodes have the edges with a level below k.
+        counts: (n + 1,) int64 or longer, on the host: number of edges among the first 0, 1, 2 .. nodes.
     """
 
-    indptr: NDArray[np.int64]
-    indices: NDArray[np.int32]
-    weights: NDArray[np.float32] | None
-    degrees: NDArray[np.float64]
-    other_degrees: NDArray[np.float64]
+    indptr: Tensor
+    indices: Tensor
+    weights: Tensor | None
+    levels: Tensor
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls, indptr: NDArray[np.int64], indices: NDArray[np.int32], weights: NDArray[np.float32] | None
+    ) -> ShrunkenEdges:
+        """Return edges in these host arrays, whose memory is shared where possible."""
+        rows = len(indptr) - 1
+        kind = np.int32 if len(indices) <= _OUTSIDE else np.int64  # torch needs one type for both
+        levels = np.maximum(indices, np.repeat(np.arange(rows, dtype=np.int32), np.diff(indptr)))
+        return cls(
+            as_tensor(indptr.astype(kind)),
+            as_tensor(indices.astype(kind, copy=False)),
+            None if weights is None else as_tensor(weights),
+            as_tensor(levels),
+            _cumulative(np.bincount(levels, minlength=rows)),
+        )
 
     @property
     def rows(self) -> int:
@@ -136,39 +154,103 @@ class ShrunkenEdges:
         """Edges E."""
         return len(self.indices)
 
+    def on(self, device: str) -> ShrunkenEdges:
+        """Return the edges on a device."""
+        weights = None if self.weights is None else upload(self.weights, device)
+        indptr, indices, levels = (upload(x, device) for x in (self.indptr, self.indices, self.levels))
+        return ShrunkenEdges(indptr, indices, weights, levels, self.counts)
+
+    def first(self, rows: int) -> ShrunkenEdges:
+        """Return the edges among the first ``rows`` nodes: a slice of rows, and of their edges those that stay.
+
+        The number of edges is known on the host, so that the host never waits for the device.
+        """
+        count, inside = int(self.counts[rows]), self.levels < rows
+        before = inside.new_zeros(len(inside) + 1, dtype=torch.int64)  # edges that stay, before each edge
+        torch.cumsum(inside, 0, out=before[1:])
+        places = torch.where(inside, before[:-1], count)  # the others overwrite each other behind the last
+
+        def compacted(values: Tensor) -> Tensor:
+            return values.new_empty(count + 1).scatter_(0, places, values)[:count]
+
+        indptr = before.index_select(0, self.indptr[: rows + 1])
+        weights = None if self.weights is None else compacted(self.weights)
+        indices, levels = compacted(self.indices), compacted(self.levels)
+        return ShrunkenEdges(indptr.to(self.indptr.dtype), indices, weights, levels, self.counts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Numbering:
+    """The numbers of nodes in an order, for cutting its prefixes out of snapshots.
+
+    Attributes:
+        order: of survival.
+        numbers: (N,) int32: the position of each node in the order, far beyond its end if it has none.
+        is_one_part: True if all its nodes are of one part.
+    """
+
+    order: SurvivalOrder
+    numbers: NDArray[np.int32]
+    is_one_part: bool
+
+    @classmethod
+    def of(cls, order: SurvivalOrder, num_nodes: int) -> Numbering:
+        """Number the nodes of an order among N nodes."""
+        numbers = np.full(num_nodes, _OUTSIDE, np.int32)
+        numbers[order.vertices] = np.arange(len(order.vertices), dtype=np.int32)
+        return cls(order, numbers, bool((order.parts == order.parts[:1]).all()))
+
+    def cut_out(self, snapshot: Snapshot, rows: int) -> ShrunkenEdges:
+        """Return the edges of a snapshot among the first ``rows`` nodes, on the host; edges between parts are dropped.
+
+        Costs O(edges into these nodes).
+        """
+        vertices, parts = self.order.vertices[:rows], self.order.parts[:rows]
+        starts = snapshot.indptr[vertices]
+        bounds = _cumulative(snapshot.indptr[vertices + 1] - starts)
+        lengths = np.diff(bounds)
+        edges = np.arange(bounds[-1]) + np.repeat(starts - bounds[:-1], lengths)
+        numbers = self.numbers.take(snapshot.indices.take(edges))  # take is several times faster than indexing
+        inside = numbers < rows
+        if not self.is_one_part:
+            inside &= parts[np.where(inside, numbers, 0)] == np.repeat(parts, lengths)
+        selected = np.flatnonzero(inside)
+        weights = None if snapshot.weights is None else snapshot.weights.take(edges.take(selected))
+        return ShrunkenEdges.of(_cumulative(inside)[bounds], numbers.take(selected), weights)
+
 
 class Shrinker:
-    """Decayed snapshots as prefixes of an order of nodes.
+    """Decayed snapshots as prefixes of an order of nodes, on a device.
 
     All snapshots of an epoch share one order. So a prefix is cut out of a longer one by comparing indices: its first
-    rows, and of their columns those below n. A snapshot's first prefix is taken from the graph, each shorter one from
-    the prefix before it. A prefix longer than the stored one is taken from the graph again.
+    rows, and of their columns those below n. A snapshot's first prefix is cut out of the graph on the host and copied,
+    each shorter one out of the prefix before it, on the device. A prefix longer than the stored one is cut out of the
+    graph again.
 
     Args:
         snapshots: of the same N nodes.
+        device: of the edges.
+        loader: cuts first prefixes out ahead of time; None to cut each one out when it is asked for.
 
     References: FlareDTDG section 3.3.
     Differs from the paper: only the edges of a prefix are renumbered, when they are first needed. The paper renumbers
     all edges of all snapshots before the epoch.
     """
 
-    _order: SurvivalOrder
+    _numbering: Numbering
 
-    def __init__(self, snapshots: Sequence[Snapshot]) -> None:
-        self._snapshots = snapshots
-        self._number = np.empty(0, np.int32)
-        self._one_part = True
-        self._prefixes: dict[tuple[int, str], ShrunkenEdges] = {}
+    def __init__(self, snapshots: Sequence[Snapshot], device: str = "cpu", loader: Loader | None = None) -> None:
+        self._snapshots, self._device = snapshots, device
+        self._loader = Loader(ahead=False) if loader is None else loader
+        self._prefixes: dict[int, ShrunkenEdges] = {}
 
     def renumber(self, order: SurvivalOrder) -> None:
         """Set the order of an epoch before :meth:`edges`; edges of the previous order are discarded."""
         self._prefixes.clear()
-        self._order = order
-        self._number = np.full(self._snapshots[0].num_nodes, _OUTSIDE, np.int32)
-        self._number[order.vertices] = np.arange(len(order.vertices), dtype=np.int32)
-        self._one_part = bool((order.parts == order.parts[:1]).all())
+        self._loader.forget()
+        self._numbering = Numbering.of(order, self._snapshots[0].num_nodes)
 
-    def edges(self, t: int, rows: int, direction: str = "in") -> ShrunkenEdges:
+    def edges(self, t: int, rows: int) -> ShrunkenEdges:
         """Return the edges of snapshot t among the first ``rows`` nodes of the order; edges between parts are dropped.
 
         Costs O(edges of the stored prefix of t); the first time, O(edges into these nodes).
@@ -176,57 +258,27 @@ class Shrinker:
         Args:
             t: index of a snapshot.
             rows: n, 0 to all.
-            direction: ``in``: a node aggregates from its in-neighbours; ``out``: from its out-neighbours.
         """
-        prefix = self._prefixes.get((t, direction))
-        if prefix is not None and prefix.rows == rows:
-            return prefix
-        if prefix is not None and prefix.rows > rows:
-            prefix = _sliced(prefix, rows)
-        elif direction == "in":
-            prefix = self._cut_out(self._snapshots[t], rows)
-        else:
-            prefix = _reversed(self.edges(t, rows))
-        self._prefixes[t, direction] = prefix
+        prefix = self._prefixes.get(t)
+        if prefix is None or prefix.rows < rows:
+            prefix = self._loader.take(("edges", t, rows), self._cutting(t, rows)).on(self._device)
+        elif prefix.rows > rows:
+            prefix = prefix.first(rows)
+        self._prefixes[t] = prefix
         return prefix
+
+    def prepare(self, t: int, rows: int) -> None:
+        """Have the first ``rows`` nodes of snapshot t cut out ahead of time, unless they are a part of a prefix."""
+        prefix = self._prefixes.get(t)
+        if prefix is None or prefix.rows < rows:
+            self._loader.request(("edges", t, rows), self._cutting(t, rows))
 
     def keep_only(self, snapshots: range) -> None:
         """Discard the prefixes of all other snapshots."""
-        self._prefixes = {key: prefix for key, prefix in self._prefixes.items() if key[0] in snapshots}
+        self._prefixes = {t: prefix for t, prefix in self._prefixes.items() if t in snapshots}
 
-    def _cut_out(self, snapshot: Snapshot, rows: int) -> ShrunkenEdges:
-        """Cut a prefix out of the whole graph."""
-        vertices, parts = self._order.vertices[:rows], self._order.parts[:rows]
-        starts = snapshot.indptr[vertices]
-        bounds = _cumulative(snapshot.indptr[vertices + 1] - starts)
-        lengths = np.diff(bounds)
-        edges = np.arange(bounds[-1]) + np.repeat(starts - bounds[:-1], lengths)
-        numbers = self._number.take(snapshot.indices.take(edges))  # take is several times faster than indexing
-        inside = numbers < rows
-        if not self._one_part:
-            inside &= parts[np.where(inside, numbers, 0)] == np.repeat(parts, lengths)
-        selected = np.flatnonzero(inside)
-        weights = None if snapshot.weights is None else snapshot.weights.take(edges.take(selected))
-        return _with_degrees(_cumulative(inside)[bounds], numbers.take(selected), weights)
-
-
-def _sliced(edges: ShrunkenEdges, rows: int) -> ShrunkenEdges:
-    """Return a shorter prefix of the same snapshot."""
-    bounds = edges.indptr[: rows + 1]
-    head = edges.indices[: bounds[-1]]
-    inside = head < rows
-    selected = np.flatnonzero(inside)
-    weights = None if edges.weights is None else edges.weights.take(selected)
-    return _with_degrees(_cumulative(inside)[bounds], head.take(selected), weights)
-
-
-def _reversed(edges: ShrunkenEdges) -> ShrunkenEdges:
-    """Return the same edges in the opposite direction."""
-    rows = np.repeat(np.arange(edges.rows, dtype=np.int32), np.diff(edges.indptr))
-    order = np.argsort(edges.indices, kind="stable")  # stable: a row's columns ascend
-    weights = None if edges.weights is None else edges.weights[order]
-    indptr = _cumulative(np.bincount(edges.indices, minlength=edges.rows))
-    return _read_only(ShrunkenEdges(indptr, rows[order], weights, edges.other_degrees, edges.degrees))
+    def _cutting(self, t: int, rows: int) -> Callable[[], ShrunkenEdges]:
+        return partial(self._numbering.cut_out, self._snapshots[t], rows)
 
 
 def _cumulative(counts: NDArray[np.integer] | NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -236,24 +288,42 @@ def _cumulative(counts: NDArray[np.integer] | NDArray[np.bool_]) -> NDArray[np.i
     return sums
 
 
-def _with_degrees(
-    indptr: NDArray[np.int64], indices: NDArray[np.int32], weights: NDArray[np.float32] | None
-) -> ShrunkenEdges:
-    """Return the edges with the degrees that they alone induce."""
-    rows = len(indptr) - 1
-    if weights is None:
-        degrees = np.diff(indptr).astype(np.float64)
-    else:
-        degrees = np.bincount(np.repeat(np.arange(rows), np.diff(indptr)), weights, rows).astype(np.float64)
-    reverse_degrees = np.bincount(indices, weights, rows).astype(np.float64)
-    return _read_only(ShrunkenEdges(indptr, indices, weights, degrees, reverse_degrees))
+class PrefixSource(SnapshotSource):
+    """Edges of a decayed snapshot, with the degrees that they alone induce, summed in double precision.
 
+    Args:
+        edges: of n nodes.
+        settings: of operators.
+    """
 
-def _read_only(edges: ShrunkenEdges) -> ShrunkenEdges:
-    for array in (edges.indptr, edges.indices, edges.weights, edges.degrees, edges.other_degrees):
-        if array is not None:
-            array.setflags(write=False)
-    return edges
+    def __init__(self, edges: ShrunkenEdges, settings: OperatorSettings) -> None:
+        snapshot = DeviceSnapshot(edges.indptr, edges.indices, edges.weights)
+        super().__init__(snapshot, range(edges.rows), settings)
+        self._edges = snapshot
+
+    def row_degrees(self, direction: str) -> Tensor:
+        """Return the weighted degree of each node along a direction, (n,)."""
+        return self.column_degrees(direction)
+
+    def column_degrees(self, direction: str) -> Tensor:
+        """Return the weighted degree of each node along a direction, (n,).
+
+        Raises:
+            UnsupportedError: there is no such direction.
+        """
+        if direction not in self._degrees:
+            degrees = self._sums(self._edges, is_in=checked(direction) == "in")
+            self._degrees[direction] = degrees.to(self._settings.dtype)
+        return self._degrees[direction]
+
+    @staticmethod
+    def _sums(edges: DeviceSnapshot, *, is_in: bool) -> Tensor:
+        if edges.weights is None and is_in:
+            return edges.indptr.diff()
+        nodes = edge_rows(edges.indptr, edges.num_edges) if is_in else edges.indices
+        ones = edges.indptr.new_ones(1, dtype=torch.float64).expand(edges.num_edges)
+        sums = edges.indptr.new_zeros(edges.num_nodes, dtype=torch.float64)
+        return sums.index_add_(0, nodes, ones if edges.weights is None else edges.weights.double())
 
 
 # Views of decayed snapshots.
@@ -293,9 +363,10 @@ class ShrunkenViews:
         exchanger: gathers candidates of all ranks.
         group: the ranks.
         directions: edge directions that the model aggregates along.
+        ahead: whether a thread prepares snapshots ahead of time.
 
     Attributes:
-        edges: number of edges of the views made since it was set to 0.
+        edges: number of edges of the views made since it was set to 0, over all directions.
     """
 
     _rows: SurvivalRows
@@ -307,36 +378,64 @@ class ShrunkenViews:
         exchanger: Exchanger,
         group: Group,
         directions: tuple[str, ...],
+        *,
+        ahead: bool = False,
     ) -> None:
         self._graph, self._settings, self._exchanger, self._group = graph, settings, exchanger, group
-        self._shrinker, self._directions = Shrinker(graph.snapshots), directions
+        self._loader = Loader(ahead=ahead)
+        self._shrinker = Shrinker(graph.snapshots, settings.device, self._loader)
+        self._num_directions, self._is_static = len(directions), graph.static_features
+        self._inputs: dict[int, Tensor] = {}
         self.edges = 0
 
     def renumber(self, rows: SurvivalRows) -> None:
         """Set the order of an epoch before :meth:`view`."""
         self._rows = rows
+        self._inputs.clear()
         self._shrinker.renumber(rows.order)
 
     def keep_only(self, snapshots: range) -> None:
-        """Discard the edges of all other snapshots."""
+        """Discard the edges and features of all other snapshots."""
         self._shrinker.keep_only(snapshots)
+        if not self._is_static:
+            self._inputs = {t: inputs for t, inputs in self._inputs.items() if t in snapshots}
 
     def view(self, t: int, rows: int, num_nodes: int) -> SnapshotView:
         """Return the view of snapshot t with its first ``rows`` nodes on this rank and ``num_nodes`` on all ranks."""
-        edges = {direction: self._part_edges(t, rows, direction) for direction in self._directions}
-        self.edges += sum(len(part.indices) for part in edges.values())
-
-        def part_edges(direction: str) -> PartEdges:  # first the edges above; later calls cut them out again
-            return edges.pop(direction) if direction in edges else self._part_edges(t, rows, direction)
-
-        operators = Operators(LocalSource(part_edges, self._settings), self._settings)
-        features = self._graph.features[t][self._rows.order.vertices[:rows]]
-        inputs = upload(features, self._settings.device).to(self._settings.dtype)
+        edges = self._shrinker.edges(t, rows)
+        self.edges += edges.num_edges * self._num_directions
+        operators = Operators(PrefixSource(edges, self._settings), self._settings)
         neighbours = LocalRows(self._exchanger, self._group, self._rows.vertices[:rows])
-        return SnapshotView(
-            operators, range(t, t + 1), inputs, neighbours, num_nodes=num_nodes, may_keep=lambda size: False
-        )
+        inputs, snapshots = self._first_inputs(t, rows), range(t, t + 1)
+        return SnapshotView(operators, snapshots, inputs, neighbours, num_nodes=num_nodes, may_keep=lambda size: False)
 
-    def _part_edges(self, t: int, rows: int, direction: str) -> PartEdges:
-        edges = self._shrinker.edges(t, rows, direction)
-        return PartEdges(edges.indptr, edges.indices, edges.weights, rows, edges.degrees, edges.other_degrees)
+    def prepare(self, t: int, rows: int) -> None:
+        """Prepare what :meth:`view` needs of a snapshot that no view has shown, while this step computes."""
+        self._shrinker.prepare(t, rows)
+        if not self._is_static and t not in self._inputs:
+            self._loader.request(("features", t, rows), self._gathering(t, rows))
+
+    def close(self) -> None:
+        """Stop preparing ahead; idempotent."""
+        self._loader.close()
+
+    def _first_inputs(self, t: int, rows: int) -> Tensor:
+        """Return the features of the first ``rows`` nodes: a prefix of those of the view before, where it has them."""
+        if self._is_static:  # all snapshots share one tensor
+            if not self._inputs:
+                self._inputs[0] = self._moved(self._gathering(0, len(self._rows.vertices))())
+            return self._inputs[0][:rows]
+        inputs = self._inputs.get(t)
+        if inputs is None or len(inputs) < rows:
+            inputs = self._moved(self._loader.take(("features", t, rows), self._gathering(t, rows)))
+        elif len(inputs) > rows:
+            inputs = inputs[:rows].clone()  # the rest is freed
+        self._inputs[t] = inputs
+        return inputs
+
+    def _gathering(self, t: int, rows: int) -> Callable[[], NDArray[np.float32]]:
+        features, vertices = self._graph.features, self._rows.order.vertices[:rows]
+        return lambda: features[t][vertices]
+
+    def _moved(self, features: NDArray[np.float32]) -> Tensor:
+        return upload(features, self._settings.device).to(self._settings.dtype)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
-from dtdg_lab.core.errors import PlanError
+from dtdg_lab.core.errors import PlanError, UnsupportedError
 from dtdg_lab.core.rng import generator
+from dtdg_lab.engine.loader import Loader
+from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.systems.decayed_windows.chunks import Chunking
-from dtdg_lab.systems.decayed_windows.shrinking import Shrinker, SurvivalOrder, survival_order
+from dtdg_lab.systems.decayed_windows.shrinking import PrefixSource, Shrinker, SurvivalOrder, survival_order
 from dtdg_lab.testing.example_graphs import graph_of
+from tests.pretend_copies import ReadsNothing, pretend_copies
 
 
 def shrinker() -> tuple[Shrinker, SurvivalOrder]:
@@ -25,21 +29,44 @@ def test_edges_of_a_prefix_by_hand() -> None:
     assert edges.indices.tolist() == [0, 2, 0, 1]
     assert edges.weights is not None
     assert edges.weights.tolist() == [2.5, 1.0, 1.5, 0.5]
-    assert edges.degrees.tolist() == [2.5, 2.5, 0.5]
-    assert edges.other_degrees.tolist() == [4.0, 0.5, 1.0]
     assert (edges.rows, edges.num_edges) == (3, 4)
-    out = made.edges(0, 3, "out")
+    assert edges.levels.tolist() == [0, 2, 1, 2]
+    assert edges.counts.tolist() == [0, 1, 2, 4]
+
+
+def test_a_shorter_prefix_by_hand() -> None:
+    made, order = shrinker()
+    made.renumber(order)
+    made.edges(0, 3)
+    edges = made.edges(0, 2)
+    assert (edges.indptr.tolist(), edges.indices.tolist(), edges.levels.tolist()) == ([0, 1, 2], [0, 0], [0, 1])
+    assert edges.weights is not None
+    assert edges.weights.tolist() == [2.5, 1.5]
+    assert [made.edges(0, rows).num_edges for rows in (1, 0)] == [1, 0]
+    assert made.edges(0, 0).indptr.tolist() == [0]
+
+
+def test_degrees_are_those_that_the_edges_of_a_prefix_induce() -> None:
+    made, order = shrinker()
+    made.renumber(order)
+    source = PrefixSource(made.edges(0, 3), OperatorSettings(dtype=torch.float64))
+    degrees = {"in": [2.5, 2.5, 0.5], "out": [4.0, 0.5, 1.0]}
+    for _ in range(2):
+        for direction, by_hand in degrees.items():
+            assert source.column_degrees(direction).tolist() == by_hand
+            assert source.row_degrees(direction).tolist() == by_hand
+        source.release()
+    out = source.adjacency("out")
     assert (out.indptr.tolist(), out.indices.tolist()) == ([0, 2, 3, 4], [0, 1, 2, 1])
-    assert (out.degrees.tolist(), out.other_degrees.tolist()) == ([4.0, 0.5, 1.0], [2.5, 2.5, 0.5])
+    with pytest.raises(UnsupportedError, match="sideways"):
+        source.column_degrees("sideways")
 
 
-def test_what_was_cut_out_is_given_again_and_cannot_be_changed() -> None:
+def test_what_was_cut_out_is_given_again() -> None:
     made, order = shrinker()
     made.renumber(order)
     edges = made.edges(0, 3)
     assert made.edges(0, 3) is edges
-    with pytest.raises(ValueError, match="read-only"):
-        edges.indices[0] = 2
     made.keep_only(range(1, 5))
     assert made.edges(0, 3) is not edges
     again = made.edges(0, 3)
@@ -47,6 +74,37 @@ def test_what_was_cut_out_is_given_again_and_cannot_be_changed() -> None:
     assert made.edges(0, 3) is again
     made.renumber(order)
     assert made.edges(0, 3) is not again
+
+
+def test_shrinking_reads_nothing_back_and_copies_a_snapshot_once() -> None:
+    made, order = shrinker()
+    made.renumber(order)
+    with pretend_copies() as copies, ReadsNothing():
+        longest = made.edges(0, 4)
+        sent = len(copies.copied)
+        assert sent == 4, "offsets, indices, weights and levels"
+        for rows in (3, 2, 0):
+            assert made.edges(0, rows).rows == rows
+        assert len(copies.copied) == sent
+    assert longest.rows == 4
+
+
+def test_snapshots_are_cut_out_ahead_once_and_only_if_no_prefix_has_them() -> None:
+    made, order = shrinker()
+    counted = made._snapshots
+    loader = Loader(ahead=True)
+    ahead = Shrinker(counted, loader=loader)
+    made.renumber(order)
+    ahead.renumber(order)
+    ahead.prepare(0, 3)
+    assert len(loader._requested) == 1
+    assert ahead.edges(0, 3).indices.tolist() == made.edges(0, 3).indices.tolist()
+    ahead.prepare(0, 2)
+    assert not loader._requested, "a prefix has them already"
+    ahead.prepare(0, 4)
+    ahead.renumber(order)
+    assert not loader._requested, "another order"
+    loader.close()
 
 
 def halves(nodes: int = 60, chunks: int = 5, parts: int = 4) -> tuple[np.ndarray, Chunking]:

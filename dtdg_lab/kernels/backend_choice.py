@@ -1,4 +1,4 @@
-"""Choice of the library of sparse products, torch or DGL: as measured before on the CPU, by measuring on a GPU."""
+"""Choice of the library of sparse products, torch or DGL: torch on the CPU, the faster one on a GPU."""
 
 from __future__ import annotations
 
@@ -14,49 +14,39 @@ from torch import Tensor
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import KINDS, AttentionOperator, Operators, OperatorSettings, SnapshotSource
-from dtdg_lab.kernels.spmm import has_bag_kernel, import_dgl
+from dtdg_lab.kernels.spmm import import_dgl
 
 BACKENDS = ("torch", "dgl")
-DGL_FROM_EDGES = 100_000
 LEAST_GAIN = 0.9  # of torch's time: DGL must take less, so that noise does not decide
 ROUNDS = 4  # the first warms up; the fastest counts
 
 PullShape = tuple[str, int]  # kind and width
 
 
-def choose_backend(kernel: str, *, device: str, weighted: bool, edges: int, dtype: torch.dtype = torch.float32) -> str:
+def choose_backend(kernel: str, *, device: str, dtype: torch.dtype) -> str:
     """Choose the backend of a requested kernel, ``dgl`` or ``torch``, without measuring.
 
-    ``auto`` takes the one that ``benchmarks/kernels.py`` found faster on the CPU. In single precision this is torch's
-    ``embedding_bag`` for all sizes, with and without weights, and for attention. Without it (see
-    :func:`dtdg_lab.kernels.spmm.has_bag_kernel`), DGL is faster for unweighted sums over large snapshots, and torch's
-    CSR product otherwise. Below about 100,000 edges, DGL's call overhead exceeds its gain; its weighted sum is slower.
-    On a GPU ``auto`` is torch here; a run measures both (:func:`measure_backends`).
+    ``auto`` is torch. On the CPU it is the faster one at all sizes, types and widths (``python benchmarks/kernels.py
+    rows``). On a GPU a run measures both instead (:func:`measure_backends`).
 
     Args:
         kernel: ``auto``, ``dgl`` or ``torch``.
         device: ``cpu`` or a CUDA device.
-        weighted: whether edges carry weights.
-        edges: edges of the largest snapshot.
         dtype: type of the products.
 
     Raises:
         NotAvailableError: ``dgl`` was requested by name but cannot be imported, or computes wrongly or not at all on
             the device.
     """
-    if kernel == "torch":
+    if kernel != "dgl":
         return "torch"
-    if kernel == "dgl":
-        import_dgl()
-        if reason := dgl_defect(device, dtype):
-            raise NotAvailableError(
-                f"kernel='dgl' is not available on device {device!r}: {reason}. Set kernel='auto', or install a build "
-                "of DGL for this device."
-            )
-        return "dgl"
-    if device != "cpu" or weighted or edges < DGL_FROM_EDGES or has_bag_kernel(device, dtype):
-        return "torch"
-    return "dgl" if can_use_dgl(device, dtype) else "torch"
+    import_dgl()
+    if reason := dgl_defect(device, dtype):
+        raise NotAvailableError(
+            f"kernel='dgl' is not available on device {device!r}: {reason}. Set kernel='auto', or install a build "
+            "of DGL for this device."
+        )
+    return "dgl"
 
 
 def can_use_dgl(device: str, dtype: torch.dtype) -> bool:

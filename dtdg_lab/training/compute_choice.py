@@ -14,9 +14,8 @@ import torch
 from dtdg_lab.config.model_facts import ModelFacts
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.distributed.group import Group, gather_texts, hash_of_host
-from dtdg_lab.engine.views.device_sequence import backend_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.kernels.backend_choice import can_use_dgl, faster, measure_backends
+from dtdg_lab.kernels.backend_choice import can_use_dgl, choose_backend, faster, measure_backends
 from dtdg_lab.kernels.device_memory import DeviceMemory, MemoryLimits, device_memory
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.records.events import Kernel
@@ -72,14 +71,13 @@ def choose_here(
 ) -> tuple[str, Mapping[str, float] | None]:
     """Return the backend that this rank prefers, and its measured seconds.
 
-    ``auto`` measures the model's pulls over the largest snapshot on a GPU where DGL works; elsewhere it follows earlier
-    measurements.
+    ``auto`` measures the model's pulls over the largest snapshot on a GPU where DGL works, and is torch elsewhere.
 
     Raises:
         NotAvailableError: ``kernel="dgl"`` cannot be used here.
     """
     if config["kernel"] != "auto" or device == "cpu" or not can_use_dgl(device, dtype):
-        return backend_for(graph, config["kernel"], device=device, dtype=dtype), None
+        return choose_backend(config["kernel"], device=device, dtype=dtype), None
     shapes = [(pull.kind, pull.width) for pull in facts.along_edges if not pull.of_features]
     if not shapes:
         return "torch", None  # the others are computed once

@@ -6,7 +6,6 @@ import signal
 import time
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from torch import Tensor
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
+from dtdg_lab.kernels.device_memory import DeviceMemory
 from dtdg_lab.systems.feature_cache.pipeline import cache as feature_cache
 from dtdg_lab.testing.training import Trained
 from tests.distributed.groups import TakenStep, assert_same_steps, in_groups, take_step
@@ -133,11 +133,11 @@ def all_stories(group: Group, folder: str, policies: list[str], struck: list[str
         go(policy, policy, settings={"policy_file": policy_file(Path(folder))} if policy == "double_dqn" else {})
     go("live", settings=LONG, script={step: {"set": changes} for step, changes in CHANGES.items()})
     go("not live", settings=LONG)
-    real = feature_cache.psutil.virtual_memory
-    feature_cache.psutil.virtual_memory = lambda: SimpleNamespace(available=10_000_000 if group.rank == 1 else 10**12)
+    real, free = feature_cache.device_memory, 10_000_000 if group.rank == 1 else 10**12
+    feature_cache.device_memory = lambda device: DeviceMemory(device, free, free)
     refused = {1: {"set": {"cache_policy": "fixed"}}, 2: {"set": {"links": "9>0 delay=5"}}}
     go("refused", "on_demand", settings={"cache_rows": 1_000_000}, script=refused)
-    feature_cache.psutil.virtual_memory = real
+    feature_cache.device_memory = real
     go("clean link", "on_demand", settings=ALONE)
     go("slow link", "on_demand", settings={**ALONE, "links": SLOW})
     for name, links in (("halo", ""), ("slow halo", SLOW_HALO)):

@@ -256,7 +256,7 @@ class DeviceSequence(StoredSequence):
         self.own = len(self.rows)
         self.vertices = None if rows is None else torch.arange(rows.start, rows.stop, device=device)
         self.collective = gather is not None
-        backend = backend_for(graph, kernel, device=device, dtype=dtype)
+        backend = choose_backend(kernel, device=device, dtype=dtype)
         self.settings = OperatorSettings(backend, dtype, device, norm, self_loops, limits)
         self._neighbours = NeighbourRows() if gather is None else Gathered(gather)
         self._store = ViewStore(self._make, self.estimated_bytes, limits)
@@ -324,9 +324,3 @@ class DeviceSequence(StoredSequence):
         source: Any = self.graph.snapshots if self.feed is None else self._brought
         snapshot = stacked([source[t] for t in snapshots])
         return Operators(SnapshotSource(snapshot, rows, self.settings), self.settings)
-
-
-def backend_for(graph: DynamicGraph, kernel: str, *, device: str, dtype: torch.dtype) -> str:
-    """Return the backend of a requested kernel; ``auto`` is decided by the largest snapshot."""
-    weighted, edges = graph.snapshots[0].weights is not None, int(max(graph.num_edges))
-    return choose_backend(kernel, device=device, weighted=weighted, edges=edges, dtype=dtype)

@@ -1,4 +1,4 @@
-"""Which library computes sparse products: by rule on the CPU, where it computes as torch does, by time on a GPU."""
+"""Which library computes sparse products: torch unless DGL is named and computes alike, or is faster on a GPU."""
 
 from __future__ import annotations
 
@@ -82,30 +82,17 @@ def build(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
     dgl_defect.cache_clear()
 
 
-@needs_dgl
-@pytest.mark.parametrize("bags", [True, False])
-def test_auto_takes_what_was_measured_faster_on_the_cpu(monkeypatch: pytest.MonkeyPatch, bags: bool) -> None:
-    """Bags wherever there are any; else DGL, for large unweighted sums on the CPU only."""
-    monkeypatch.setattr(backend_choice, "has_bag_kernel", lambda device, dtype: bags and device == "cpu")
-    assert choose_backend("auto", device="cpu", weighted=False, edges=3000) == "torch"
-    assert choose_backend("auto", device="cpu", weighted=False, edges=1_000_000) == ("torch" if bags else "dgl")
-    assert choose_backend("auto", device="cpu", weighted=True, edges=1_000_000) == "torch"
-    assert choose_backend("auto", device="cuda:0", weighted=False, edges=1_000_000) == "torch"
-    assert choose_backend("dgl", device="cpu", weighted=True, edges=1_000_000) == "dgl"
-
-
 @pytest.mark.parametrize("device", ["cpu", "cuda:0"])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_torch_is_always_to_be_had(device: str, weighted: bool) -> None:
-    assert choose_backend("torch", device=device, weighted=weighted, edges=1_000_000) == "torch"
+@pytest.mark.parametrize("kernel", ["auto", "torch"])
+def test_nothing_but_dgl_by_name_needs_dgl(kernel: str, device: str, no_dgl: None) -> None:
+    assert choose_backend(kernel, device=device, dtype=torch.float32) == "torch"
+    assert not can_use_dgl(device, torch.float32)
 
 
 @pytest.mark.usefixtures("no_dgl")
-def test_without_dgl_auto_takes_torch_and_dgl_is_refused() -> None:
-    double = {"device": "cpu", "weighted": False, "edges": 1_000_000, "dtype": torch.float64}
-    assert choose_backend("auto", **double) == "torch"
+def test_dgl_by_name_is_refused_where_it_cannot_be_imported() -> None:
     with pytest.raises(NotAvailableError, match="kernel='torch'") as caught:
-        choose_backend("dgl", device="cpu", weighted=False, edges=1_000_000)
+        choose_backend("dgl", **DOUBLE)
     assert "dgl==1.1.3" in str(caught.value) or "3.12" in str(caught.value)
 
 
@@ -113,6 +100,7 @@ def test_without_dgl_auto_takes_torch_and_dgl_is_refused() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_installed_dgl_computes_as_torch_does(dtype: torch.dtype) -> None:
     assert dgl_defect("cpu", dtype) == "" and can_use_dgl("cpu", dtype)
+    assert choose_backend("dgl", device="cpu", dtype=dtype) == "dgl"
 
 
 @pytest.mark.parametrize(
@@ -127,23 +115,22 @@ def test_the_installed_dgl_computes_as_torch_does(dtype: torch.dtype) -> None:
 @pytest.mark.usefixtures("build")
 def test_a_build_that_computes_wrongly_or_not_at_all_is_refused_with_the_reason(reason: str) -> None:
     assert not can_use_dgl(**DOUBLE)
-    assert choose_backend("auto", weighted=False, edges=1_000_000, **DOUBLE) == "torch"
     with pytest.raises(NotAvailableError, match=rf"kernel='dgl' is not available on device 'cpu': .*{reason}.*'auto'"):
-        choose_backend("dgl", weighted=False, edges=1, **DOUBLE)
+        choose_backend("dgl", **DOUBLE)
 
 
 @pytest.mark.parametrize("build", [""], indirect=True)
 @pytest.mark.usefixtures("build")
 def test_any_build_that_computes_as_torch_does_is_taken() -> None:
     assert dgl_defect(**DOUBLE) == ""
-    assert choose_backend("auto", weighted=False, edges=1_000_000, **DOUBLE) == "dgl"
+    assert can_use_dgl(**DOUBLE) and choose_backend("dgl", **DOUBLE) == "dgl"
 
 
 @needs_dgl
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_device_that_torch_does_not_find_is_named() -> None:
     with pytest.raises(NotAvailableError, match=r"'cuda:1': torch finds no CUDA device\. Set kernel='auto'"):
-        choose_backend("dgl", device="cuda:1", weighted=False, edges=1_000_000)
+        choose_backend("dgl", device="cuda:1", dtype=torch.float32)
 
 
 def test_noise_does_not_choose_dgl() -> None:

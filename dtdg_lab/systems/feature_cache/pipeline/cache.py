@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import psutil
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.kernels.device_memory import device_memory
 from dtdg_lab.systems.feature_cache.pipeline.fetching import Fetch, OwnerReply, fetch_into
 from dtdg_lab.systems.feature_cache.pipeline.keys import KeySpace
 from dtdg_lab.systems.feature_cache.pipeline.window_plan import WindowPlan
@@ -64,12 +64,12 @@ def check_cache_memory(capacity: int, row_bytes: int, *, caches: int = 1, availa
         capacity: rows of a cache.
         row_bytes: bytes of a row.
         caches: number of caches on this machine.
-        available: bytes of memory; None asks the operating system.
+        available: bytes of memory; None asks the operating system, and its limit for this process.
 
     Raises:
         ConfigError: the rows of both buffers exceed the available memory.
     """
-    available = int(psutil.virtual_memory().available) if available is None else available
+    available = device_memory("cpu").free_bytes if available is None else available
     needed = capacity * row_bytes * BUFFERS * caches
     if needed > available:
         max_rows = available // (row_bytes * BUFFERS * caches)

@@ -6,7 +6,6 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import torch
 import dtdg_lab as lab
 from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import ConfigError, DataError, LabError, RunFailedError, RunStoreError, UnsupportedError
+from dtdg_lab.kernels.device_memory import DeviceMemory
 from dtdg_lab.network.patterns import make_pattern
 from dtdg_lab.network.traces import load_trace
 from dtdg_lab.systems.feature_cache import FAMILY
@@ -246,7 +246,7 @@ REFUSED: dict[int, tuple[dict[str, Any], str]] = {
 
 def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten megabytes are available."""
-    monkeypatch.setattr(cache.psutil, "virtual_memory", lambda: SimpleNamespace(available=10_000_000))
+    monkeypatch.setattr(cache, "device_memory", lambda device: DeviceMemory(device, 10**8, 10_000_000))
 
 
 def test_invalid_live_settings_are_rejected_and_the_run_continues(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from dtdg_lab.kernels.uploads import upload
 from dtdg_lab.models.base import DynamicModel, State
 from dtdg_lab.tasks.base import Rows, Task
 
@@ -86,7 +87,7 @@ class SequenceSegment:
             shares = [
                 self.labelled_shares.get(t, 1.0) or 1.0 for t in snapshots
             ]  # if no labelled item is kept, the loss is 0
-            losses = losses / losses.new_tensor(shares)
+            losses = losses / upload(torch.tensor(shares, dtype=losses.dtype), self.sequence.device)
         return losses.sum() / max(self.num_labelled, 1)
 
     def snapshot(self, t: int, state: State) -> tuple[Tensor, State]:

@@ -17,7 +17,7 @@ from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels import spmm
 from dtdg_lab.kernels.device_memory import USUAL_LIMITS, MemoryLimits
-from dtdg_lab.kernels.device_snapshot import DeviceSnapshot
+from dtdg_lab.kernels.device_snapshot import DeviceSnapshot, edge_rows
 from dtdg_lab.kernels.spmm import Adjacency, ScaledOperator
 
 
@@ -198,8 +198,13 @@ class AttentionOperator:
     """
 
     def __init__(self, adjacency: Adjacency, *, first: int = 0) -> None:
-        loopless = spmm.without_loops(adjacency.indptr, adjacency.indices, first)
-        indptr, indices, _ = spmm.with_self(*loopless, first)
+        indptr, indices = adjacency.indptr, adjacency.indices
+        self._loops: Tensor | None = None
+        if adjacency.device == "cpu" or adjacency.backend == "dgl":
+            indptr, indices, _ = spmm.with_self(*spmm.without_loops(indptr, indices, first), first)
+        else:  # to drop edges, the host would wait for their number
+            loops, added = indices == edge_rows(indptr, len(indices)) + first, indptr.new_zeros(len(indptr) - 1)
+            indptr, indices, self._loops = spmm.with_self(indptr, indices, first, loops, added)
         self.edges = adjacency.like(indptr, indices, None, columns=adjacency.shape[1])
         self.rows = self.edges.edge_rows().to(self.edges.indices.dtype)
         self.offsets = self.edges.indptr.long()
@@ -224,6 +229,10 @@ class AttentionOperator:
         share = ops.edge_softmax(block, torch.nn.functional.leaky_relu(scores, SLOPE))
         return ops.u_mul_e_sum(block, x.view(len(x), scores_from.shape[1], -1), share).flatten(1)
 
+    def without_loops(self, scores: Tensor) -> Tensor:
+        """Write minus infinity, so no weight, to scores of edges that double an added self-loop: (E, heads)."""
+        return scores if self._loops is None else scores.masked_fill_(self._loops.unsqueeze(1), -torch.inf)
+
     def row_sums(self, values: Tensor) -> Tensor:
         """Sum edge values by row: (E, heads) -> (n, heads)."""
         return torch.segment_reduce(values, "sum", offsets=self.offsets, axis=0)
@@ -244,7 +253,7 @@ class _Attention(torch.autograd.Function):
         edges, rows = operator.edges, operator.rows
         scores = scores_from.index_select(0, edges.indices) + scores_to.index_select(0, rows)
         positive = scores > 0
-        scores = torch.nn.functional.leaky_relu(scores, SLOPE)
+        scores = operator.without_loops(torch.nn.functional.leaky_relu(scores, SLOPE))
         top = torch.segment_reduce(
             scores, "max", offsets=operator.offsets, axis=0
         )  # no row is empty: v itself is there

@@ -133,7 +133,8 @@ class Uploader:
             if copies.is_pinned(source):
                 copies.copy(target, source)
             else:
-                to, host = (x.view(-1).view(torch.uint8) for x in (target, source))
+                # a single element may have any stride
+                to, host = (x.as_strided((x.numel(),), (1,)).view(torch.uint8) for x in (target, source))
                 for start in range(0, len(host), self._buffer_bytes):
                     piece = slice(start, start + self._buffer_bytes)
                     copies.copy(to[piece], self._stage(host[piece], copies))

@@ -96,13 +96,14 @@ class Task(Protocol):
         """
 
     def share(self, snapshots: range, rows: Rows) -> Tensor:
-        """Return the share of each snapshot's labelled items that some nodes hold, (S,).
+        """Return the share of each snapshot's labelled items that some nodes hold, (S,), on the CPU.
 
         ``loss`` divided by it is the mean over these nodes' items. It is 0 if the nodes or the snapshot have none.
+        Steps read its numbers, so a tensor on a GPU would make them wait.
 
         Args:
             snapshots: S consecutive snapshots.
-            rows: some nodes; all N if the task is not ``per_vertex``.
+            rows: some nodes, on the CPU; all N if the task is not ``per_vertex``.
         """
 
     def trains(self) -> NDArray[np.bool_]:

@@ -113,7 +113,7 @@ class Classification(Task):
         self._static = repeats(self._classes)  # one row stands for all snapshots
         self.outputs = graph.num_classes
         self.columns = 2 + self.outputs**2
-        self._labels: dict[tuple[int, str], tuple[Tensor, int]] = {}
+        self._labels: dict[tuple[int, str], tuple[Tensor, Tensor, int]] = {}
         counts = sum(
             (np.bincount(labels[labels >= 0], minlength=self.outputs) for labels in map(self._train_row, split.train)),
             np.zeros(self.outputs, dtype=np.int64),
@@ -140,12 +140,12 @@ class Classification(Task):
     def _train_row(self, t: int) -> NDArray[np.int64]:
         return self._row(t, "train")
 
-    def _label(self, t: int, part: str) -> tuple[Tensor, int]:
-        """Return the split's labels at t on the device, and their number."""
+    def _label(self, t: int, part: str) -> tuple[Tensor, Tensor, int]:
+        """Return the split's labels at t on the device and on the CPU, and their number."""
         key = (0 if self._static else t, part if self._vertex_split is not None else "")
         if key not in self._labels:
             row = self._row(t, part)
-            self._labels[key] = (upload(row, self._device), int((row >= 0).sum()))
+            self._labels[key] = (upload(row, self._device), torch.from_numpy(row), int((row >= 0).sum()))
         return self._labels[key]
 
     def prepare(self, snapshots: range) -> None:
@@ -155,24 +155,25 @@ class Classification(Task):
 
     def labelled(self, t: int) -> bool:
         """Return True if a training node is labelled at the snapshot."""
-        return self._label(t, "train")[1] > 0
+        return self._label(t, "train")[2] > 0
 
     # the model
 
     def loss(self, z: Tensor, snapshots: range, rows: Rows) -> Tensor:
         """Return cross-entropies of these nodes over the number of labels of each snapshot: (S, n, C) -> (S,)."""
-        labels, counts = zip(*(self._label(t, "train") for t in snapshots), strict=True)
+        labels, _, counts = zip(*(self._label(t, "train") for t in snapshots), strict=True)
         true = torch.stack([label[rows] for label in labels])
         losses = functional.cross_entropy(
             z.flatten(0, 1), true.flatten(), ignore_index=UNLABELLED, reduction="none"
         ).view(true.shape)
-        return losses.sum(dim=1) / torch.tensor([max(count, 1) for count in counts], device=z.device, dtype=z.dtype)
+        divisors = torch.tensor([max(count, 1) for count in counts], dtype=z.dtype)
+        return losses.sum(dim=1) / upload(divisors, self._device)
 
     def share(self, snapshots: range, rows: Rows) -> Tensor:
         """Return labels of these nodes over all labels of the snapshot."""
-        labels, counts = zip(*(self._label(t, "train") for t in snapshots), strict=True)
+        _, labels, counts = zip(*(self._label(t, "train") for t in snapshots), strict=True)
         items = torch.stack([(label[rows] >= 0).sum() for label in labels])
-        return items / torch.tensor([max(count, 1) for count in counts], device=items.device, dtype=torch.float64)
+        return items / torch.tensor([max(count, 1) for count in counts], dtype=torch.float64)
 
     def trains(self) -> NDArray[np.bool_]:
         """Return the nodes that are labelled at some snapshot of the training split."""

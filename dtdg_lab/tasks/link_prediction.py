@@ -279,7 +279,7 @@ class LinkPrediction(Task):
 
     def share(self, snapshots: range, rows: Rows) -> Tensor:
         """Return 1 for each snapshot with pairs, which are not divided between nodes."""
-        return torch.tensor([float(self.labelled(t)) for t in snapshots], device=self._device)
+        return torch.tensor([float(self.labelled(t)) for t in snapshots])
 
     def trains(self) -> NDArray[np.bool_]:
         """Return True for all nodes: any node may be in a pair."""

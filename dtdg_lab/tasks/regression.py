@@ -70,7 +70,7 @@ class Regression(Task):
         """Return the share of targets: all N nodes have one."""
         nodes = self._graph.num_nodes
         count = len(range(*rows.indices(nodes))) if isinstance(rows, slice) else len(rows)
-        return torch.full((len(snapshots),), count / nodes, dtype=self._dtype, device=self._device)
+        return torch.full((len(snapshots),), count / nodes, dtype=self._dtype)
 
     def trains(self) -> NDArray[np.bool_]:
         """Return True for all nodes."""

@@ -23,7 +23,7 @@ from dtdg_lab.engine.views.replicated_sequence import OwnBest
 from dtdg_lab.engine.views.sequence import SnapshotSequence
 from dtdg_lab.engine.views.snapshot_view import SnapshotView
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
-from dtdg_lab.kernels.uploads import upload
+from dtdg_lab.kernels.uploads import as_tensor, upload
 from dtdg_lab.models.base import State
 from dtdg_lab.tasks.base import Rows
 
@@ -46,7 +46,8 @@ class TargetSequence(SnapshotSequence):
         self.blocks, self.settings = blocks, settings
         self.own = len(blocks.batch.targets)
         self.device, self.dtype = settings.device, settings.dtype
-        self.vertices: Tensor | None = upload(blocks.arrays["vertices"], self.device)
+        self.host_vertices = as_tensor(blocks.arrays["vertices"])
+        self.vertices: Tensor | None = upload(self.host_vertices, self.device)
         self._views: dict[tuple[range, int], SnapshotView] = {}
         self._one_by_one: dict[int, _LayerByLayer] = {}
 
@@ -211,8 +212,8 @@ class TargetRun(SequenceSegment):
 
     @cached_property
     def _over_share(self) -> Tensor:
-        """Inverse of each loss snapshot's share of labelled items that are targets; 0 if the share is 0."""
-        vertices = self.sequence.vertices
+        """Inverse of each loss snapshot's share of labelled items that are targets, on the CPU; 0 if the share is 0."""
+        vertices = self.sequence.host_vertices
         share = self.task.share(self.at, slice(0, self.own) if vertices is None else vertices)
         return torch.where(share > 0, 1 / share, 0.0)
 
@@ -267,7 +268,8 @@ class TargetRun(SequenceSegment):
         """
         vertices, start = self.sequence.vertices, snapshots.start - self.at.start
         losses = self.task.loss(z, snapshots, rows if vertices is None else vertices[rows])
-        scaled = losses * self._over_share[start : start + len(snapshots)].to(losses.dtype)
+        over_share = self._over_share[start : start + len(snapshots)].to(losses.dtype)
+        scaled = losses * upload(over_share, self.sequence.device)
         return scaled.sum() / max(self.num_labelled, 1)
 
 

@@ -18,7 +18,7 @@ from dtdg_lab.engine.views.replicated_part import CachedPart, cache_size, cached
 from dtdg_lab.engine.views.snapshot_view import NeighbourRows, SnapshotView
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
-from dtdg_lab.kernels.uploads import upload
+from dtdg_lab.kernels.uploads import as_tensor, upload
 from dtdg_lab.models.base import DynamicModel
 
 
@@ -66,7 +66,8 @@ class CachedSequence(StoredSequence):
         self.part, self.settings, self.own = part, settings, part.own
         self.device, self.dtype = settings.device, settings.dtype
         vertices = part.vertices(part.reach.snapshots[0])[: part.own]
-        self.vertices: Tensor | None = upload(vertices, self.device).long()
+        self.host_vertices = as_tensor(vertices).long()
+        self.vertices: Tensor | None = upload(self.host_vertices, self.device)
         self._layers = part.reach.hops // layer_hops
         self._stores = [
             ViewStore(

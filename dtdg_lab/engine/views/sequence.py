@@ -24,6 +24,7 @@ class SnapshotSequence:
         settings: settings of the operators, with the limits of what is kept.
         own: number of nodes whose loss is computed here, n. They are the first rows of every view.
         vertices: (n,) their numbers in the graph; None for all N in order.
+        host_vertices: the same numbers on the CPU, for sequences of batches.
         collective: whether views exchange rows with other ranks when a model pulls, forward and backward. All ranks
             must then make the same calls in the same order, one at a time.
         where: name of the sequence in the message of :meth:`join`; empty if all nodes are here.
@@ -35,6 +36,7 @@ class SnapshotSequence:
     settings: OperatorSettings
     own: int
     vertices: Tensor | None
+    host_vertices: Tensor | None = None
     collective: bool = False
     where: ClassVar[str] = ""
     instead: ClassVar[str] = "system='adgnn-t' (halo_vertex)"

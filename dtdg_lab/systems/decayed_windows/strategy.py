@@ -26,7 +26,7 @@ from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, 
 from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.engine.views.sequence import NumberedSequence
 from dtdg_lab.engine.views.snapshot_view import SnapshotView
-from dtdg_lab.kernels.uploads import upload
+from dtdg_lab.kernels.uploads import as_tensor
 from dtdg_lab.models.base import State
 from dtdg_lab.records.events import Event
 from dtdg_lab.systems.decayed_windows import backprop, tuner
@@ -242,7 +242,7 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
         """Return the share of a decayed snapshot's labelled items that its nodes keep, on all ranks together."""
         if (t, count) not in self._label_shares:
             order = self._order_of_all_parts()
-            vertices = upload(order.vertices[: order.rows[count]], self._sequence.device)
+            vertices = as_tensor(order.vertices[: order.rows[count]])
             self._label_shares[t, count] = float(self._task.share(range(t, t + 1), vertices)[0])
         return self._label_shares[t, count]
 

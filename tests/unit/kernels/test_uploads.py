@@ -24,6 +24,7 @@ ARRAYS = [
     np.array([True, False, True]),
     np.arange(24.0).reshape(4, 6)[:, ::2],
     np.broadcast_to(np.int64(3), 9),
+    np.broadcast_to(np.int32(3), 1),
 ]
 
 

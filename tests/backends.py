@@ -7,6 +7,7 @@ import torch
 
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.kernels.spmm import import_dgl
+from tests.simulated_tensors import DEVICE
 
 
 def has_dgl() -> bool:
@@ -20,12 +21,13 @@ def has_dgl() -> bool:
 needs_dgl = pytest.mark.skipif(not has_dgl(), reason="dgl is not installed")
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device: kernels are not tested on one")
 backends = pytest.mark.parametrize("backend", ["torch", pytest.param("dgl", marks=needs_dgl)])
-devices = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda:0", marks=[pytest.mark.gpu, needs_gpu])])
+devices = pytest.mark.parametrize("device", ["cpu", DEVICE, pytest.param("cuda:0", marks=[pytest.mark.gpu, needs_gpu])])
 # DGL's build on PyPI has kernels for processors only
 places = pytest.mark.parametrize(
     ("backend", "device"),
     [
         ("torch", "cpu"),
+        ("torch", DEVICE),
         pytest.param("dgl", "cpu", marks=needs_dgl),
         pytest.param("torch", "cuda:0", marks=[pytest.mark.gpu, needs_gpu]),
     ],

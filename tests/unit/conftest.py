@@ -1,4 +1,4 @@
-"""A powercap folder and an NVML whose counters tests move."""
+"""A powercap folder and an NVML whose counters tests move; tests on the simulated device."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from unittest import mock
 
@@ -13,6 +14,7 @@ import pynvml
 import pytest
 
 from tests.energy_doubles import Powercap
+from tests.simulated_tensors import DEVICE, simulated_device
 
 UUIDS = ("GPU-aaaa-1", "GPU-bbbb-2")
 
@@ -44,3 +46,11 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> mock.Mock:
     monkeypatch.setitem(sys.modules, "pynvml", fake)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return fake
+
+
+@pytest.fixture(autouse=True)
+def _device(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Enter the simulated device for a test whose ``device`` it is."""
+    parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    with simulated_device() if parameters.get("device") == DEVICE else nullcontext():
+        yield

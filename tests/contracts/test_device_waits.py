@@ -1,0 +1,133 @@
+"""In a step, the host waits for its device only where this file says so."""
+
+from __future__ import annotations
+
+from collections import Counter
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dtdg_lab.config import catalogue
+from dtdg_lab.core.errors import UnsupportedError
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.group import SoloGroup
+from dtdg_lab.engine.strategy import Step
+from dtdg_lab.testing.training import RecordingRecorder, ScriptedControl
+from dtdg_lab.training.assembly import assemble_trainer
+from dtdg_lab.training.loop import Trainer
+from dtdg_lab.training.resource_monitor import ResourceMonitor
+from tests.frozen.short_runs import CASES, NO_LOSSES, NO_RUN, config_of
+from tests.simulated_tensors import DEVICE, SimulatedDevice, simulated_device
+from tests.thinning import thinned
+
+STEPS = 3  # the run is stopped after the next step
+LOSS = "the loss of a step is a number of its record"
+KNOWN = {
+    ("reads a number", "engine/backprop/reference.py compute"): LOSS,
+    ("reads a number", "systems/decayed_windows/sampled.py <genexpr>"): LOSS,
+    ("reads a number", "systems/decayed_windows/strategy.py compute"): LOSS,
+    ("reads a number", "systems/feature_cache/strategy.py <genexpr>"): LOSS,
+    ("reads a number", "systems/hybrid_batches/strategy.py <genexpr>"): LOSS,
+    ("reads a number", "systems/snapshot_blocks/strategy.py compute"): LOSS,
+    ("reads a number", "systems/vertex_parts/strategy.py <genexpr>"): LOSS,
+    ("reads a number", "systems/vertex_parts/strategy.py compute"): LOSS,
+    ("uploads", "distributed/gradients.py exchange"): "the control state travels with the gradients",
+    ("copies to the host", "distributed/gradients.py exchange"): "the control state travels with the gradients",
+}
+# a system of each kind of strategy
+KINDS = ("psg", "esdg", "hypergraph-vertex", "dbov", "flaredtdg", "dynagraph", "dgl-default")
+RUNS = [(case, CASES[case]["model"]) for case in CASES if (case, 1) not in NO_RUN]
+OTHER_MODELS = [(case, model) for case in KINDS for model in catalogue.names("models") if model != CASES[case]["model"]]
+
+
+def train(case: str, model: str, device: str, folder: Path) -> list[float | None]:
+    """Return the losses of a run's first steps."""
+    config, recorder = config_of(case, 1, model=model), RecordingRecorder()
+    monitor = ResourceMonitor(config, "cpu", 0, 1, recorder)
+    try:
+        assemble_trainer(
+            config,
+            load_for(config),
+            SoloGroup(),
+            recorder=recorder,
+            control=ScriptedControl({STEPS: {"stop": True}}),
+            checkpoint=folder / "last.pt",
+            resource_monitor=monitor,
+            device=device,
+        ).run()
+    finally:
+        monitor.close()
+    return recorder.column("steps", "global_loss")
+
+
+@pytest.mark.parametrize(
+    ("case", "model"), thinned([*RUNS, *OTHER_MODELS], [RUNS.index((case, CASES[case]["model"])) for case in KINDS])
+)
+def test_the_host_waits_in_a_step_only_where_it_is_known(
+    case: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train_step, waits = Trainer._train_step, list[Counter[tuple[str, str]]]()
+    with simulated_device() as device:
+
+        def counted(trainer: Trainer, step: Step) -> Any:
+            device.waits.clear()
+            loss = train_step(trainer, step)
+            waits.append(device.waits.copy())
+            return loss
+
+        monkeypatch.setattr(Trainer, "_train_step", counted)
+        try:
+            losses = train(case, model, DEVICE, tmp_path)
+        except UnsupportedError as refusal:
+            pytest.skip(str(refusal))
+    steady = waits[len(waits) // 2 :]  # the first steps bring what stays on the device
+    assert {wait for step in steady for wait in step} - KNOWN.keys() == set()
+    if case not in NO_LOSSES:
+        monkeypatch.undo()
+        assert losses == pytest.approx(train(case, model, "cpu", tmp_path), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("wait", "operation"),
+    [
+        ("reads a number", lambda x: float(x.sum())),
+        ("reads a number", lambda x: bool(x[0, 0] > 0)),
+        ("reads a size", lambda x: x[x > 0]),
+        ("reads a size", lambda x: x.nonzero()),
+        ("reads a size", lambda x: x.masked_select(x > 0)),
+        ("reads a size", lambda x: torch.unique(x)),
+        ("reads a size", lambda x: torch.repeat_interleave((x[0] > 0).long())),
+        ("copies to the host", lambda x: x.cpu()),
+        ("copies to the host", lambda x: x.tolist()),
+        ("uploads", lambda x: torch.tensor([1.0, 2.0], device=x.device)),
+        ("uploads", lambda x: x.new_tensor([1.0])),
+        ("uploads", lambda x: torch.zeros(3).to(x.device)),
+        ("uploads", lambda x: x[torch.tensor([0, 1])]),
+    ],
+)
+def test_every_kind_of_wait_is_noted(wait: str, operation: Any) -> None:
+    with SimulatedDevice() as device:
+        x = torch.randn(4, 3, device=DEVICE)
+        operation(x)
+        assert {what for what, _ in device.waits} == {wait}
+
+
+def test_computing_on_the_device_is_no_wait_and_gives_the_cpu_s_bits() -> None:
+    model, x = torch.nn.Linear(3, 2), torch.randn(4, 3)
+
+    def train(model: torch.nn.Module, x: torch.Tensor) -> None:
+        optimizer = torch.optim.Adam(model.parameters())
+        model(x).tanh().sum().backward()
+        optimizer.step()
+
+    with SimulatedDevice() as device:
+        there, x_there = deepcopy(model).to(DEVICE), x.to(DEVICE)
+        device.waits.clear()
+        train(there, x_there)
+        assert not device.waits
+        trained = [parameter.detach().cpu() for parameter in there.parameters()]
+    train(model, x)
+    assert all(map(torch.equal, trained, model.parameters()))

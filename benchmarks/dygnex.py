@@ -323,6 +323,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--models", nargs="+", metavar="M", choices=MODELS, help=", ".join(MODELS))
     parser.add_argument("--ranks", nargs="+", type=int, metavar="R", help="of parts epochs and profiling (2 4)")
     chosen = parser.parse_args(given)
+    results.parts_on(parser, chosen.device)
     unknown = [part for part in chosen.part if part not in PARTS]
     if unknown:
         parser.error(f"no part is called {', '.join(unknown)}; parts: {', '.join(PARTS)}")

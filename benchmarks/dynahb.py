@@ -238,6 +238,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, metavar="S", help="trainings of each row (5)")
     parser.add_argument("--seconds", type=float, metavar="S", help="of a training, at most")
     chosen = parser.parse_args(given)
+    results.parts_on(parser, chosen.device)
     unknown = [part for part in chosen.part if part not in DO]
     if unknown:
         parser.error(f"no part is called {', '.join(unknown)}; parts: {', '.join(DO)}")

@@ -37,6 +37,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import torch
 from contenders import esdg_paper as paper
 from contenders import esdg_rows, esdg_scaling, results, transfers
 from contenders import esdg_text as words
@@ -63,7 +64,11 @@ def transfers_part(plan: Plan) -> dict[str, Any]:
     for workload in plan.transfers:
         graph = load_dataset(workload.dataset, **workload.options)
         study = estimate_transfers(
-            graph, edge_life=transfers.EDGE_LIFE, smoothing_window=transfers.WINDOW, repeats=plan.repeats
+            graph,
+            edge_life=transfers.EDGE_LIFE,
+            smoothing_window=transfers.WINDOW,
+            repeats=plan.repeats,
+            device=plan.device,
         )
         rows += (of := [{"graph": workload.name, **row} for row in study.rows])
         print(*map(transfers.transfer_text, of), sep="\n", flush=True)
@@ -75,13 +80,21 @@ def transfers_part(plan: Plan) -> dict[str, Any]:
         print(words.share_text(list(some)), flush=True)
     epochs = []
     print(f"\nepochs of esdg, each in two blocks, graphs transferred in full and as deltas\n{transfers.EPOCH_HEAD}")
-    for ranks in (count for count in plan.epoch_ranks if count <= len(cores())):
+    places = len(cores()) if plan.device == "cpu" else torch.cuda.device_count()
+    for ranks in (count for count in plan.epoch_ranks if count <= places):
         for model in plan.models:
             first = plan.transfers[0]
             options = {"protocol": PROTOCOL, "overlap": False, "graph_storage": "streamed", **first.options}
             epochs.append(
                 transfers.epoch_rows(
-                    first.name, first.dataset, options, model=model, ranks=ranks, blocks=2, turns=plan.turns
+                    first.name,
+                    first.dataset,
+                    options,
+                    model=model,
+                    ranks=ranks,
+                    blocks=2,
+                    turns=plan.turns,
+                    device=plan.device,
                 )
             )
             print(transfers.epoch_text(epochs[-1]), flush=True)
@@ -192,6 +205,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     unknown = [part for part in chosen.part if part not in PARTS]
     if unknown:
         parser.error(f"no part is called {', '.join(unknown)}; parts: {', '.join(PARTS)}")
+    chosen.part = results.parts_on(parser, chosen.device, chosen.part, on_gpu=("transfers",))
     if min(chosen.ranks or [1]) < 1:
         parser.error(f"--ranks {' '.join(map(str, chosen.ranks))}: numbers from 1 are needed")
     return chosen
@@ -206,7 +220,7 @@ def planned(given: argparse.Namespace) -> Plan:
     return replace(
         plan, models=tuple(given.models or plan.models), ranks=tuple(given.ranks or plan.ranks),
         transfers=tuple(each for each in plan.transfers if each.dataset in here),
-        linked=tuple(each for each in plan.linked if each.dataset in here),
+        linked=tuple(each for each in plan.linked if each.dataset in here), device=given.device,
     )  # fmt: skip
 
 
@@ -216,7 +230,8 @@ def main() -> int:
         os.environ.setdefault("DTDG_LAB_DATA", str(REAL_DATA))
     plan = planned(given)
     machine = results.machine()
-    print(f"CPU, float32, one thread a process; {machine}; load {os.getloadavg()[0]:.1f} at the start")
+    where = f"{results.device_name(given.device)}, float32, one thread a process"
+    print(f"{where}; {machine}; load {os.getloadavg()[0]:.1f} at the start")
     began, found = time.perf_counter(), {}
     with tempfile.TemporaryDirectory() as folder:
         os.environ["DTDG_LAB_CACHE"] = folder  # nothing is found that was made before

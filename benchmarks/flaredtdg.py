@@ -196,6 +196,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     unknown = [part for part in chosen.part if part not in PARTS]
     if unknown:
         parser.error(f"no part is called {', '.join(unknown)}; parts: {', '.join(PARTS)}")
+    chosen.part = results.parts_on(parser, chosen.device, chosen.part, on_gpu=("peer", "steps"))
     if min(chosen.ranks or [1]) < 1 or (chosen.seeds is not None and chosen.seeds < 1):
         parser.error(f"--ranks {chosen.ranks} --seeds {chosen.seeds}: numbers from 1 are needed")
     return chosen
@@ -217,7 +218,7 @@ def planned(given: argparse.Namespace) -> Plan:
     }
     return replace(
         plan, **kept, models=tuple(given.models or plan.models), ranks=tuple(given.ranks or plan.ranks),
-        seeds=given.seeds or plan.seeds,
+        seeds=given.seeds or plan.seeds, device=given.device,
     )  # fmt: skip
 
 
@@ -246,7 +247,8 @@ def main() -> int:
     parts = [part for part in PARTS if part in (given.part or PARTS)]
     plan = planned(given)
     machine = results.machine()
-    print(f"CPU, float32, one thread a process but in part peer; {machine}; load {os.getloadavg()[0]:.1f} at the start")
+    where = f"{results.device_name(given.device)}, float32, one thread a process but in part peer"
+    print(f"{where}; {machine}; load {os.getloadavg()[0]:.1f} at the start")
     began, found = time.perf_counter(), {}
     with tempfile.TemporaryDirectory() as folder:
         os.environ["DTDG_LAB_CACHE"] = folder  # nothing is found that was made before

@@ -149,6 +149,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     unknown = [part for part in chosen.part if part not in DO]
     if unknown:
         parser.error(f"no part is called {', '.join(unknown)}; parts: {', '.join(DO)}")
+    chosen.part = results.parts_on(parser, chosen.device, chosen.part, on_gpu=("table1", "ablation", "live"))
     for name in ("ranks", "epochs", "seeds", "episodes"):
         number = getattr(chosen, name)
         if number is not None and number < 1:
@@ -171,7 +172,7 @@ def planned(given: argparse.Namespace) -> Plan:
     return replace(
         plan, grounds=tuple(filter(kept, plan.grounds)), seeds=given.seeds or plan.seeds,
         ranks=given.ranks or plan.ranks, live_ranks=given.ranks or plan.live_ranks,
-        epochs=given.epochs or plan.epochs, episodes=given.episodes or plan.episodes,
+        epochs=given.epochs or plan.epochs, episodes=given.episodes or plan.episodes, device=given.device,
     )  # fmt: skip
 
 
@@ -181,7 +182,8 @@ def main() -> int:
         os.environ.setdefault("DTDG_LAB_DATA", str(REAL_DATA))
     parts = [part for part in DO if part in (given.part or DO)]
     machine = results.machine("pyzmq")
-    print(f"CPU, float32, one thread a process; {machine}; load {os.getloadavg()[0]:.1f} at the start")
+    where = f"{results.device_name(given.device)}, float32, one thread a process"
+    print(f"{where}; {machine}; load {os.getloadavg()[0]:.1f} at the start")
     began, found = time.perf_counter(), {}
     with tempfile.TemporaryDirectory() as folder:
         os.environ["DTDG_LAB_CACHE"] = folder  # nothing is found that was made before

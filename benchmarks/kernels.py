@@ -50,28 +50,30 @@ def random_snapshot(nodes: int, edges: int) -> Snapshot:
     return Snapshot(indptr.astype(np.int64), (pairs % nodes).astype(np.int32))
 
 
-def product_ways(snapshot: Snapshot, width: int, *, weighted: bool, dtype: torch.dtype, dgl: bool) -> dict[str, Way]:
+def product_ways(
+    snapshot: Snapshot, width: int, *, weighted: bool, dtype: torch.dtype, dgl: bool, device: str = "cpu"
+) -> dict[str, Way]:
     """The sums, by name; the first is what ``auto`` takes in single precision."""
     weights = generator(0, "benchmark/weights").random(snapshot.num_edges, dtype=np.float32) if weighted else None
-    x = torch.randn(snapshot.num_nodes, width, generator=torch.Generator().manual_seed(0)).to(dtype)
-    adjacency = Adjacency(snapshot.indptr, snapshot.indices, weights, dtype=dtype)
+    x = torch.randn(snapshot.num_nodes, width, generator=torch.Generator().manual_seed(0)).to(device, dtype)
+    adjacency = Adjacency(snapshot.indptr, snapshot.indices, weights, dtype=dtype, device=device)
     ways: dict[str, Way] = {}
-    if has_bag_kernel("cpu", dtype):
+    if has_bag_kernel(device, dtype):
         ways["bag"] = lambda: adjacency.product(x)
     ways["csr"] = lambda: adjacency.matrix @ x
     if dgl:
-        other = Adjacency(snapshot.indptr, snapshot.indices, weights, backend="dgl", dtype=dtype)
+        other = Adjacency(snapshot.indptr, snapshot.indices, weights, backend="dgl", dtype=dtype, device=device)
         ways["dgl"] = lambda: other.product(x)
     return ways
 
 
-def attention_ways(snapshot: Snapshot, width: int, heads: int, *, dgl: bool) -> dict[str, Way]:
+def attention_ways(snapshot: Snapshot, width: int, heads: int, *, dgl: bool, device: str = "cpu") -> dict[str, Way]:
     """Attention forward and backward, by backend."""
     draw, nodes = torch.Generator().manual_seed(0), snapshot.num_nodes
-    given = [torch.randn(nodes, k, generator=draw).requires_grad_() for k in (width, heads, heads)]
+    given = [torch.randn(nodes, k, generator=draw).to(device).requires_grad_() for k in (width, heads, heads)]
 
     def way(backend: str) -> Way:
-        settings = OperatorSettings(backend)
+        settings = OperatorSettings(backend, device=device)
         operator = Operators(SnapshotSource(snapshot, range(nodes), settings), settings).attention()
         return lambda: operator.apply(*given).sum().backward()
 
@@ -82,12 +84,12 @@ OVERLAPPING: dict[str, Any] = {"edge_life": 31}
 SHARED_WIDTHS, GROUPS, SNAPSHOTS = (4, 8, 16, 32, 64), (2, 4, 8), 16
 
 
-def shared_ways(graph: lab.DynamicGraph, width: int) -> dict[str, Way]:
+def shared_ways(graph: lab.DynamicGraph, width: int, *, device: str = "cpu") -> dict[str, Way]:
     """Convolutions of the last snapshots, forward and backward: each by itself, and in groups."""
     some = range(graph.num_snapshots - SNAPSHOTS, graph.num_snapshots)
-    own = DeviceSequence(graph, device="cpu", dtype=torch.float32, kernel="auto")
+    own = DeviceSequence(graph, device=device, dtype=torch.float32, kernel="auto")
     draw = torch.Generator().manual_seed(0)
-    x = torch.randn(SNAPSHOTS, graph.num_nodes, width, generator=draw)
+    x = torch.randn(SNAPSHOTS, graph.num_nodes, width, generator=draw).to(device)
 
     def way(sequence: DeviceSequence) -> Way:
         views, done, pairs = sequence.stacks(some), 0, []
@@ -105,16 +107,17 @@ def shared_ways(graph: lab.DynamicGraph, width: int) -> dict[str, Way]:
     return {"own": way(own)} | {f"groups of {size}": way(OverlapSequence(own, size)) for size in GROUPS}
 
 
-def shared_rows(turns: int) -> list[dict[str, Any]]:
-    """The spatial part by width."""
+def shared_rows(turns: int, device: str) -> list[dict[str, Any]]:
+    """The spatial part by width: processor seconds, on a GPU seconds."""
+    clock = time.process_time if device == "cpu" else time.perf_counter
     graph, rows = lab.datasets.load("mathoverflow", **OVERLAPPING), []
     for width in SHARED_WIDTHS:
         case = {"graph": "mathoverflow", "type": "float32", "sum": f"{SNAPSHOTS} snapshots", "features": width}
-        rows.append(report(case, compare(shared_ways(graph, width), turns, time.process_time)))
+        rows.append(report(case, compare(shared_ways(graph, width, device=device), turns, device, clock)))
     return rows
 
 
-def epoch_rows() -> list[dict[str, Any]]:
+def epoch_rows(device: str) -> list[dict[str, Any]]:
     """Seconds of training epochs after the first, both systems in turn."""
     rows = []
     for hidden in (8, 32):
@@ -123,7 +126,7 @@ def epoch_rows() -> list[dict[str, Any]]:
             for system, more in (("single", {}), ("pipad", {"shared_snapshots": 2})):
                 config = lab.RunConfig(
                     system=system, dataset="mathoverflow", model="tgcn", layers=2, hidden=hidden, epochs=3,
-                    protocol="leaky", device="cpu", evaluate_every=3, threads=torch.get_num_threads(),
+                    protocol="leaky", device=device, evaluate_every=3, threads=torch.get_num_threads(),
                     **OVERLAPPING, **more,
                 )  # fmt: skip
                 with tempfile.TemporaryDirectory() as folder:
@@ -135,7 +138,9 @@ def epoch_rows() -> list[dict[str, Any]]:
     return rows
 
 
-def compare(ways: dict[str, Way], turns: int, clock: Callable[[], float] = time.perf_counter) -> dict[str, Any]:
+def compare(
+    ways: dict[str, Way], turns: int, device: str, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, Any]:
     """Median times, and the ratio of each turn to the first way."""
     for _ in range(WARM_UPS):
         for way in ways.values():
@@ -146,8 +151,10 @@ def compare(ways: dict[str, Way], turns: int, clock: Callable[[], float] = time.
         for _ in range(turns):
             rows.append({})
             for name, way in ways.items():
+                results.finish(device)
                 began = clock()
                 way()
+                results.finish(device)
                 rows[-1][name] = clock() - began
     finally:
         gc.enable()
@@ -169,7 +176,7 @@ def report(case: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
     return {**case, **found}
 
 
-def backend_rows(turns: int, *, quick: bool, dgl: bool) -> list[dict[str, Any]]:
+def backend_rows(turns: int, device: str, *, quick: bool, dgl: bool) -> list[dict[str, Any]]:
     """Sums and attention by backend."""
     rows = []
     for size in ("small", "medium") if quick else tuple(SIZES):
@@ -177,13 +184,15 @@ def backend_rows(turns: int, *, quick: bool, dgl: bool) -> list[dict[str, Any]]:
         for dtype in (torch.float32, torch.float64):
             for weighted in (False, True):
                 for width in WIDTHS if dtype == torch.float32 else (32,):
-                    ways = product_ways(snapshot, width, weighted=weighted, dtype=dtype, dgl=dgl)
+                    ways = product_ways(snapshot, width, weighted=weighted, dtype=dtype, dgl=dgl, device=device)
                     case = {"graph": size, "type": str(dtype)[6:], "sum": "weighted" if weighted else "plain",
                             "features": width}  # fmt: skip
-                    rows.append(report(case, compare(ways, turns)))
+                    rows.append(report(case, compare(ways, turns, device)))
         for heads in (1, 4):
             case = {"graph": size, "type": "float32", "sum": f"attention/{heads}", "features": 32}
-            rows.append(report(case, compare(attention_ways(snapshot, 32, heads, dgl=dgl), turns)))
+            rows.append(
+                report(case, compare(attention_ways(snapshot, 32, heads, dgl=dgl, device=device), turns, device))
+            )
     return rows
 
 
@@ -199,6 +208,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     chosen = parser.parse_args(given)
     if unknown := set(chosen.parts) - set(PARTS):
         parser.error(f"no part {', '.join(sorted(unknown))}; parts are {', '.join(PARTS)}")
+    chosen.parts = results.parts_on(parser, chosen.device, chosen.parts, on_gpu=PARTS)
     return chosen
 
 
@@ -211,15 +221,15 @@ def main() -> int:
         dgl = False
         print(f"without DGL: {error}")
     machine = results.machine("dgl", threads=given.threads)
-    print(f"CPU; {machine}\ngraph, type, weights, width")
+    print(f"{results.device_name(given.device)}; {machine}\ngraph, type, weights, width")
     turns, parts = QUICK_TURNS if given.quick else TURNS, given.parts or PARTS
     found: dict[str, Any] = {}
     if "rows" in parts:
-        found["rows"] = backend_rows(turns, quick=given.quick, dgl=dgl)
+        found["rows"] = backend_rows(turns, given.device, quick=given.quick, dgl=dgl)
     if "shared" in parts:
-        found["shared"] = shared_rows(turns)
+        found["shared"] = shared_rows(turns, given.device)
     if "epochs" in parts:
-        found["epochs"] = epoch_rows()
+        found["epochs"] = epoch_rows(given.device)
     results.write(given, machine, found)
     return 0
 

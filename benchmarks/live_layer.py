@@ -335,7 +335,9 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="fewer repetitions, under a minute")
     parser.add_argument("--starts", nargs="+", choices=LIMITS_S, help="seconds to the first step instead, by graph")
     results.add_arguments(parser)
-    return parser.parse_args(given)
+    chosen = parser.parse_args(given)
+    results.parts_on(parser, chosen.device)
+    return chosen
 
 
 def main() -> None:

@@ -1,11 +1,12 @@
 """Seconds and memory of a full-batch training epoch: this lab, PyG-Temporal and plain ports of the papers.
 
     python benchmarks/models.py [--quick] [--json FILE] [--keep] [--only NAME ...] [--workloads W1 W2] [--threads N]
+        [--device cuda]
 
 One epoch is forward and backward over all snapshots and one Adam step; hidden width 32. Each contender runs in its
 own process with the same parameters. Epochs alternate, so that other load affects both, and the ratio is the peer's
-time over the lab's, pair by pair (above 1: the lab is faster). Memory is the peak of resident memory beyond that after
-import and loading. Losses are compared before each step.
+time over the lab's, pair by pair (above 1: the lab is faster). Memory is the peak of resident memory, on a GPU of its
+allocator, beyond that after import and loading. Losses are compared before each step. Not yet run on a GPU.
 """
 
 from __future__ import annotations
@@ -36,12 +37,22 @@ def resident_bytes(field: str) -> int:
     raise RuntimeError(f"/proc/self/status has no {field}; this benchmark reads memory on Linux only")
 
 
-def serve(contender: str, case_name: str, workload_name: str, folder: str, threads: int) -> None:
+def memory_bytes(device: str, *, peak: bool) -> int:
+    """Bytes that this process holds, or has held at most: resident ones, or those of a GPU's allocator."""
+    if device == "cpu":
+        return resident_bytes("VmHWM" if peak else "VmRSS")
+    import torch
+
+    return torch.cuda.max_memory_allocated() if peak else torch.cuda.memory_allocated()
+
+
+def serve(contender: str, case_name: str, workload_name: str, folder: str, *, threads: int, device: str) -> None:
     """Load, say so, then run an epoch whenever a line comes in; the end of lines ends it."""
     import importlib
 
     import torch
     from contenders.case import CASES
+    from contenders.results import finish
     from contenders.workload import Workload
 
     torch.set_num_threads(threads)
@@ -50,13 +61,15 @@ def serve(contender: str, case_name: str, workload_name: str, folder: str, threa
     module = importlib.import_module(f"contenders.{name.replace('-', '_')}")
     data = module.load(Workload.load(workload_name, Path(folder)))
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak to what is held now
-    held = resident_bytes("VmRSS")
-    epoch = module.prepare(case, data, *options)
+    held = memory_bytes(device, peak=False)
+    epoch = module.prepare(case, data, *options, device=device)
     for _ in sys.stdin:
         began = time.perf_counter()
         loss = epoch()
+        finish(device)
         seconds = time.perf_counter() - began
-        answer = {"seconds": seconds, "loss": loss, "peak_bytes": resident_bytes("VmHWM") - held, "held_bytes": held}
+        peak_bytes = memory_bytes(device, peak=True) - held
+        answer = {"seconds": seconds, "loss": loss, "peak_bytes": peak_bytes, "held_bytes": held}
         print(json.dumps(answer), flush=True)
 
 
@@ -72,10 +85,11 @@ class Contender:
         workload: its name.
         folder: where it lies.
         threads: of torch.
+        device: ``cpu`` or ``cuda``.
     """
 
-    def __init__(self, name: str, case: str, workload: str, folder: Path, threads: int) -> None:
-        command = [sys.executable, __file__, "--serve", name, case, workload, str(folder), str(threads)]
+    def __init__(self, name: str, case: str, workload: str, folder: Path, *, threads: int, device: str = "cpu") -> None:
+        command = [sys.executable, __file__, "--serve", name, case, workload, str(folder), str(threads), device]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.epochs: list[dict[str, float]] = []
 
@@ -98,7 +112,7 @@ class Contender:
         self._process.wait()
 
 
-def compare(case: Any, workload: str, folder: Path, threads: int) -> dict[str, Any]:
+def compare(case: Any, workload: str, folder: Path, *, threads: int, device: str = "cpu") -> dict[str, Any]:
     """Times, ratios, losses and memory of one row; ``failed`` names a contender that died."""
     row: dict[str, Any] = {
         "case": case.name,
@@ -106,7 +120,10 @@ def compare(case: Any, workload: str, folder: Path, threads: int) -> dict[str, A
         "peer": case.peer,
         "target": case.target.get(workload),
     }
-    pair = {name: Contender(name, case.name, workload, folder, threads) for name in ("lab", case.peer)}
+    pair = {
+        name: Contender(name, case.name, workload, folder, threads=threads, device=device)
+        for name in ("lab", case.peer)
+    }
     try:
         for _ in range(WARM_UPS + EPOCHS[workload]):
             for name, contender in pair.items():
@@ -160,12 +177,14 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
         "--workloads", nargs="+", default=["W1", "W2"], metavar="NAME", help="W0, W1, W2 (default W1 W2)"
     )
     parser.add_argument("--threads", type=int, default=2, help="threads of each contender (default 2)")
-    return parser.parse_args(given)
+    chosen = parser.parse_args(given)
+    results.parts_on(parser, chosen.device, on_gpu=("rows",))
+    return chosen
 
 
 def main() -> int:
     if sys.argv[1:2] == ["--serve"]:
-        serve(*sys.argv[2:6], threads=int(sys.argv[6]))
+        serve(*sys.argv[2:6], threads=int(sys.argv[6]), device=sys.argv[7])
         return 0
     from contenders import pyg_temporal, results
     from contenders.case import CASES
@@ -178,7 +197,7 @@ def main() -> int:
         print(f"no row is called {', '.join(sorted(unknown))}; rows: {', '.join(case.name for case in CASES)}")
         return 2
     machine = results.machine(threads=given.threads)
-    print(f"seconds per full-batch epoch, CPU, float32; {machine}\n{HEAD}")
+    print(f"seconds per full-batch epoch, {results.device_name(given.device)}, float32; {machine}\n{HEAD}")
     rows = []
     for name in ["W0"] if given.quick else given.workloads:
         with tempfile.TemporaryDirectory() as folder:
@@ -187,7 +206,7 @@ def main() -> int:
                 if case.peer == "pyg-temporal" and not pyg_temporal.is_installed():
                     rows.append({"case": case.name, "workload": name, "peer": case.peer, "failed": "not installed"})
                 else:
-                    rows.append(compare(case, name, Path(folder), given.threads))
+                    rows.append(compare(case, name, Path(folder), threads=given.threads, device=given.device))
                 print(as_text(rows[-1]), flush=True)
     results.write(given, machine, {"rows": rows})
     return 0

@@ -247,7 +247,9 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     results.add_arguments(parser)
     parser.add_argument("--only", nargs="+", metavar="GRAPH", help="collegemsg, mathoverflow, million")
     parser.add_argument("--parts", nargs="+", type=int, default=[8], metavar="P", help="beside 2 (default 8)")
-    return parser.parse_args(given)
+    chosen = parser.parse_args(given)
+    results.parts_on(parser, chosen.device)
+    return chosen
 
 
 def measured(given: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:

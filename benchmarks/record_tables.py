@@ -236,7 +236,9 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="30 megabytes and 1,000 steps, under a minute")
     parser.add_argument("--run", type=Path, help="a short run with two ranks, in place of a new one")
     results.add_arguments(parser)
-    return parser.parse_args(given)
+    chosen = parser.parse_args(given)
+    results.parts_on(parser, chosen.device)
+    return chosen
 
 
 def main() -> None:

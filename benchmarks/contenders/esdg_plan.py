@@ -73,6 +73,7 @@ class Plan:
         weak: sizes.
         predicted: ranks that scaling is continued to.
         epochs: of part links.
+        device: of part transfers.
     """
 
     models: tuple[str, ...]
@@ -91,6 +92,7 @@ class Plan:
     weak: Scaling
     predicted: tuple[int, ...]
     epochs: int
+    device: str = "cpu"
 
 
 _ALL_RANKS = (1, 2, 4, 8, 16, 32, 64, 128)

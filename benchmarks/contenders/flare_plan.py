@@ -78,6 +78,7 @@ class Plan:
         peer: graph of part peer.
         threads: of each contender in parts peer and steps.
         stepped: names of graphs of part steps.
+        device: of parts peer and steps.
     """
 
     models: tuple[str, ...]
@@ -102,6 +103,7 @@ class Plan:
     peer: str
     threads: int
     stepped: tuple[str, ...]
+    device: str = "cpu"
 
 
 def fixed(name: str) -> Workload:

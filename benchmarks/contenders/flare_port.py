@@ -30,8 +30,9 @@ def load(workload: Workload) -> Workload:
     return workload
 
 
-def prepare(case: Case, data: Workload) -> Epoch:
-    parameters = {name: nn.Parameter(p.detach().clone()) for name, p in case.make_model().named_parameters()}
+def prepare(case: Case, data: Workload, *, device: str = "cpu") -> Epoch:
+    model = case.make_model().to(device)
+    parameters = {name: nn.Parameter(p.detach().clone()) for name, p in model.named_parameters()}
     optimizer = torch.optim.Adam(list(parameters.values()), lr=RATE)
     cell, tensors = CELLS[case.model]
     draw, kept = np.random.default_rng(0), counts()
@@ -39,18 +40,18 @@ def prepare(case: Case, data: Workload) -> Epoch:
     def epoch() -> float:
         order, rows = shuffled(data.nodes, draw)
         graphs = Renumbered(data, order)
-        features, targets = (torch.from_numpy(of[:, order]) for of in (data.features[:-1], data.targets))
+        features, targets = (torch.from_numpy(of[:, order]).to(device) for of in (data.features[:-1], data.targets))
         cut, losses = int(draw.integers(0, data.snapshots - 1)), []
         for segment in (range(cut, data.snapshots - 1), range(cut)):
             before: dict[int, list[Tensor]] = {}  # after each snapshot, of the step before
             for target in segment:
                 window = range(max(segment.start, target - FULL - DECAYED + 1), target + 1)
-                states, now = [torch.zeros(0, HIDDEN)] * tensors, {}
+                states, now = [features.new_zeros(0, HIDDEN)] * tensors, {}
                 for t in window:
                     age = target - t
                     height = data.nodes if age < FULL else int(rows[kept[age - FULL]])
                     states = [grown(x, before.get(t - 1), of, height) for of, x in enumerate(states)]
-                    states = cell(parameters, graphs.prefix(t, height), features[t, :height], states)
+                    states = cell(parameters, graphs.prefix(t, height).to(device), features[t, :height], states)
                     now[t] = [x.detach() for x in states]
                 z = states[-1] @ parameters["readout_layer.weight"].T + parameters["readout_layer.bias"]
                 loss = nn.functional.mse_loss(z.squeeze(-1), targets[target])
@@ -80,7 +81,7 @@ def shuffled(nodes: int, draw: np.random.Generator) -> tuple[NDArray[np.int64], 
 def grown(now: Tensor, before: list[Tensor] | None, of: int, height: int) -> Tensor:
     """States of the first nodes, then inherited ones of those that enter the window now, or zeros."""
     inherited = before[of][len(now) : height] if before else now[:0]
-    lacking = torch.zeros(height - len(now) - len(inherited), HIDDEN)
+    lacking = now.new_zeros(height - len(now) - len(inherited), HIDDEN)
     return torch.cat([now, inherited, lacking])
 
 

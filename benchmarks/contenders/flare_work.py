@@ -155,16 +155,18 @@ def peer_rows(plan: Plan, contender: Callable[..., Any]) -> list[Row]:
            "target": paper.PEER_TARGET}  # fmt: skip
     if not pyg_temporal.is_installed():
         return [{**row, "failed": "PyG-Temporal is not installed (contenders/pyg_temporal.py says how)"}]
-    return [{**row, **attempted("flaredtdg", lambda: _peer(name, plan.threads, contender))}]
+    return [{**row, **attempted("flaredtdg", lambda: _peer(plan, contender))}]
 
 
 def _timed(
-    names: Sequence[str], model: str, graph: str, threads: int, contender: Callable[..., Any]
+    names: Sequence[str], model: str, graph: str, *, plan: Plan, contender: Callable[..., Any]
 ) -> list[list[dict[str, float]]]:
     """Epochs of some contenders in turn, each in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         workload.make(graph).save(Path(folder))
-        found = [contender(each, model, graph, Path(folder), threads) for each in names]
+        found = [
+            contender(each, model, graph, Path(folder), threads=plan.threads, device=plan.device) for each in names
+        ]
         try:
             for _ in range(PEER_WARM_UPS + PEER_TURNS[graph]):
                 for name, each in zip(names, found, strict=True):
@@ -176,8 +178,9 @@ def _timed(
     return [each.epochs[PEER_WARM_UPS:] for each in found]
 
 
-def _peer(name: str, threads: int, contender: Callable[..., Any]) -> Row:
-    ours, theirs = _timed(("hybrid-steps", "pyg-temporal"), "tgcn", name, threads, contender)
+def _peer(plan: Plan, contender: Callable[..., Any]) -> Row:
+    names = ("hybrid-steps", "pyg-temporal")
+    ours, theirs = _timed(names, "tgcn", plan.peer, plan=plan, contender=contender)
     share = spread(a["seconds"] / b["seconds"] for a, b in zip(ours, theirs, strict=True))
     return {
         "lab_s": statistics.median(epoch["seconds"] for epoch in ours),
@@ -200,10 +203,10 @@ def step_rows(plan: Plan, contender: Callable[..., Any]) -> Iterator[Row]:
     for graph in plan.stepped:
         for model in (model for model in plan.models if model in STEP_MODELS):
             row = {"graph": graph, "model": model, "steps": workload.SIZES[graph][1] - 1, "threads": plan.threads}
-            yield row | attempted("flaredtdg", lambda g=graph, m=model: _steps(g, m, plan.threads, contender))
+            yield row | attempted("flaredtdg", lambda g=graph, m=model: _steps(g, m, plan, contender))
 
 
-def _steps(graph: str, model: str, threads: int, contender: Callable[..., Any]) -> Row:
+def _steps(graph: str, model: str, plan: Plan, contender: Callable[..., Any]) -> Row:
     batch = "pyg-temporal" if model == "tgcn" and pyg_temporal.is_installed() else "port"
     names = {
         "hybrid": "hybrid-steps",
@@ -211,7 +214,8 @@ def _steps(graph: str, model: str, threads: int, contender: Callable[..., Any]) 
         "port": "flare-port",
         "batch": batch,
     }
-    found = dict(zip(names, _timed(list(names.values()), model, graph, threads, contender), strict=True))
+    timed = _timed(list(names.values()), model, graph, plan=plan, contender=contender)
+    found = dict(zip(names, timed, strict=True))
     seconds = {name: [epoch["seconds"] for epoch in epochs] for name, epochs in found.items()}
     pairs = {name: list(zip(seconds["hybrid"], theirs, strict=True)) for name, theirs in seconds.items()}
     of_full, of_batch = (spread(ours / of for ours, of in pairs[name]) for name in ("full-history", "batch"))

@@ -106,6 +106,7 @@ class Plan:
         cell_steps: of a cell, at least.
         repeats: of part overhead.
         looked_up: rows held, and looked up, of part overhead.
+        device: of parts table1, ablation and live.
     """
 
     conditions: tuple[str, ...]
@@ -134,6 +135,7 @@ class Plan:
     cell_steps: int
     repeats: int
     looked_up: tuple[int, int]
+    device: str = "cpu"
 
 
 # a cache holds a quarter of a part's remote rows here, and nearly all that a window asks for there, as in the campaign
@@ -178,7 +180,7 @@ def config(plan: Plan, ground: Ground, method: Mapping[str, Any], *, ranks: int,
     own = {"cache_rows": ground.cache_rows, "batch_size": ground.batch_size, "fanouts": ground.fanouts, **moving}
     return RunConfig(
         dataset=ground.dataset, model=ground.model, layers=ground.layers, hidden=HIDDEN, learning_rate=3e-3, seed=seed,
-        parts=plan.parts, ranks=ranks, device="cpu", threads=1,
+        parts=plan.parts, ranks=ranks, device=plan.device, threads=1,
         **{"epochs": plan.epochs, "evaluate_every": plan.epochs, **own, **method, **more},
     )  # fmt: skip
 

@@ -19,15 +19,15 @@ def load(workload: Workload) -> DynamicGraph:
     return as_graph(workload)
 
 
-def prepare(case: Case, graph: DynamicGraph, system: str = "flaredtdg") -> Epoch:
+def prepare(case: Case, graph: DynamicGraph, system: str = "flaredtdg", *, device: str = "cpu") -> Epoch:
     """All snapshots but the last are trained on, so that there is one step less than they are."""
     from dtdg_lab.training.build import build
 
     config = RunConfig(
         dataset="powerlaw", system=system, model=case.model, hidden=HIDDEN, layers=case.layers, ranks=1,
-        device="cpu", learning_rate=RATE, protocol="esdg-2021", task="regression",
+        device=device, learning_rate=RATE, protocol="esdg-2021", task="regression",
     )  # fmt: skip
-    built, number = build(config, graph, SoloGroup()), -1
+    built, number = build(config, graph, SoloGroup(), device=device), -1
 
     def epoch() -> float:
         nonlocal number

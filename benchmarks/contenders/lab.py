@@ -32,10 +32,11 @@ def load(workload: Workload) -> DynamicGraph:
     return as_graph(workload)
 
 
-def prepare(case: Case, graph: DynamicGraph) -> Epoch:
-    model = case.make_model()
-    sequence = DeviceSequence(graph, device="cpu", dtype=torch.float32, kernel="auto")
+def prepare(case: Case, graph: DynamicGraph, *, device: str = "cpu") -> Epoch:
+    model = case.make_model().to(device)
+    sequence = DeviceSequence(graph, device=device, dtype=torch.float32, kernel="auto")
     everything = range(graph.num_snapshots)
-    layout = SingleStrategy(model, sequence, Regression(graph, Split(everything, range(0), range(0))), everything)
+    task = Regression(graph, Split(everything, range(0), range(0)), device=device)
+    layout = SingleStrategy(model, sequence, task, everything)
     (work,) = layout.epoch(0)
     return adam(list(model.parameters()), lambda: layout.compute(work, StepMarks()).loss_sum)

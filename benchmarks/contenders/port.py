@@ -28,6 +28,11 @@ class Snapshots:
     features: Tensor
     targets: Tensor
 
+    def to(self, device: str) -> Snapshots:
+        """The same on a device."""
+        graphs = ([graph.to(device) for graph in of] for of in (self.convolutions, self.walks_out, self.walks_in))
+        return Snapshots(*graphs, self.features.to(device), self.targets.to(device))
+
 
 def load(workload: Workload) -> Snapshots:
     """Ã = D^-1/2 (A + I) D^-1/2, D_out^-1 A^T and D_in^-1 A of every snapshot."""
@@ -50,12 +55,13 @@ def _coo(rows: np.ndarray, columns: np.ndarray, values: np.ndarray, nodes: int) 
     return torch.sparse_coo_tensor(places, values, (nodes, nodes), check_invariants=False).coalesce()
 
 
-def prepare(case: Case, data: Snapshots) -> Epoch:
-    parameters = {name: nn.Parameter(p.detach().clone()) for name, p in case.make_model().named_parameters()}
+def prepare(case: Case, data: Snapshots, *, device: str = "cpu") -> Epoch:
+    data, model = data.to(device), case.make_model().to(device)
+    parameters = {name: nn.Parameter(p.detach().clone()) for name, p in model.named_parameters()}
     forward = PORTS[case.model]
 
     def loss_with_backward() -> float:
-        loss = torch.zeros(())
+        loss = data.features.new_zeros(())
         for h, y in zip(forward(parameters, data), data.targets, strict=True):
             z = h @ parameters["readout_layer.weight"].T + parameters["readout_layer.bias"]
             loss = loss + nn.functional.mse_loss(z.squeeze(-1), y)
@@ -80,7 +86,7 @@ def _lstm(p: Parameters, prefix: str, x: Tensor, h: Tensor, c: Tensor) -> tuple[
 
 def tgcn(p: Parameters, data: Snapshots) -> list[Tensor]:
     """Zhao et al. 2019, with a graph convolution for each gate."""
-    h = torch.zeros(data.features.shape[1], HIDDEN)
+    h = data.features.new_zeros(data.features.shape[1], HIDDEN)
     states = []
 
     def gate(number: int, a: Tensor, x: Tensor, h: Tensor) -> Tensor:
@@ -115,7 +121,7 @@ def evolvegcn_o(p: Parameters, data: Snapshots) -> list[Tensor]:
 
 def mpnn_lstm(p: Parameters, data: Snapshots) -> list[Tensor]:
     """Panagopoulos et al. 2021: two convolutions, side by side into two stacked LSTMs."""
-    h1 = c1 = h2 = c2 = torch.zeros(data.features.shape[1], HIDDEN)
+    h1 = c1 = h2 = c2 = data.features.new_zeros(data.features.shape[1], HIDDEN)
     states = []
     for a, x in zip(data.convolutions, data.features, strict=True):
         first = torch.relu(a @ (x @ p["first.0"]))
@@ -128,7 +134,7 @@ def mpnn_lstm(p: Parameters, data: Snapshots) -> list[Tensor]:
 
 def wdgcn(p: Parameters, data: Snapshots) -> list[Tensor]:
     """Manessi et al. 2020: a convolution, then an LSTM."""
-    h = c = torch.zeros(data.features.shape[1], HIDDEN)
+    h = c = data.features.new_zeros(data.features.shape[1], HIDDEN)
     states = []
     for a, x in zip(data.convolutions, data.features, strict=True):
         h, c = _lstm(p, "lstm.0.", torch.relu(a @ (x @ p["convolve.0"])), h, c)
@@ -138,7 +144,7 @@ def wdgcn(p: Parameters, data: Snapshots) -> list[Tensor]:
 
 def cdgcn(p: Parameters, data: Snapshots) -> list[Tensor]:
     """Manessi et al. 2020, as ESDG has it: a convolution beside what it was fed, then an LSTM."""
-    h = c = torch.zeros(data.features.shape[1], HIDDEN)
+    h = c = data.features.new_zeros(data.features.shape[1], HIDDEN)
     states = []
     for a, x in zip(data.convolutions, data.features, strict=True):
         pulled = a @ x
@@ -150,7 +156,7 @@ def cdgcn(p: Parameters, data: Snapshots) -> list[Tensor]:
 def dcrnn(p: Parameters, data: Snapshots, hops: int = 2) -> list[Tensor]:
     """Li et al. 2018: a GRU whose products are diffusions of [x ; h]."""
     features = data.features.shape[2]
-    h = torch.zeros(data.features.shape[1], HIDDEN)
+    h = data.features.new_zeros(data.features.shape[1], HIDDEN)
     states = []
 
     def gate(number: int, terms: list[Tensor]) -> Tensor:

@@ -46,14 +46,15 @@ def load(workload: Workload) -> Data:
     return edges, torch.from_numpy(workload.features[:-1]), torch.from_numpy(workload.targets.copy())
 
 
-def prepare(case: Case, data: Data) -> Epoch:
-    edges, features, targets = data
+def prepare(case: Case, data: Data, *, device: str = "cpu") -> Epoch:
+    edges, features, targets = [pairs.to(device) for pairs in data[0]], data[1].to(device), data[2].to(device)
     cell = _library().TGCN(FEATURES, HIDDEN)
     readout = nn.Linear(HIDDEN, 1)
     copy_weights(case.make_model(), cell, readout)  # type: ignore[arg-type]
+    cell, readout = cell.to(device), readout.to(device)
 
     def loss_with_backward() -> float:
-        h, loss = None, torch.zeros(())
+        h, loss = None, features.new_zeros(())
         for edge_index, x, y in zip(edges, features, targets, strict=True):
             h = cell(x, edge_index, None, h)
             loss = loss + nn.functional.mse_loss(readout(h).squeeze(-1), y)

@@ -1,6 +1,6 @@
 """All benchmarks at once: the quick, most telling part of each, in one table beside the stored results.
 
-    PYTHONPATH=benchmarks python -m contenders.quick [--full] [--only NAME ...] [--keep]
+    PYTHONPATH=benchmarks python -m contenders.quick [--full] [--only NAME ...] [--device cuda] [--keep]
 
 ``make bench`` runs it, each benchmark for five minutes at most. A row is compared with the one of its case in
 ``benchmarks/results/quick``, which ``--keep`` writes, or with ``--full`` in ``benchmarks/results``: whole benchmarks
@@ -198,6 +198,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="whole benchmarks: hours")
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=QUICK, help=", ".join(QUICK))
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="device to measure on (default cpu)")
     parser.add_argument("--keep", action="store_true", help="store the quick rows in benchmarks/results/quick")
     given = parser.parse_args()
     if given.full and given.keep:
@@ -209,17 +210,18 @@ def main() -> None:
     failed, begun = [], time.monotonic()
     for name in given.only or QUICK:
         started = time.monotonic()
-        words = () if given.full else (*QUICK[name], "--quick")
+        words = () if given.full else ("--quick",) if given.device == "cuda" else (*QUICK[name], "--quick")
+        words += () if given.device == "cpu" else ("--device", given.device)
         found, why = measure(name, words, None if given.full else LIMIT_S)
         failed += [why] * bool(why)
         parts = {part: rows for part, rows in results.parts_of(found).items() if part != "plan"}
         for part, rows in parts.items():
-            compared += compare(name, part, rows, found["machine"], folder)
+            compared += compare(results.stored_name(name, given.device), part, rows, found["machine"], folder)
         print(f"{name}: {time.monotonic() - started:.0f} s{' - ' + why if why else ''}", flush=True)
         if given.keep and parts:
             ran = " ".join(["python", f"benchmarks/{name}.py", *words])
             kept = {part: found[part] for part in parts}
-            results.keep(name, found["machine"], kept, folder=folder, ran=ran)
+            results.keep(results.stored_name(name, given.device), found["machine"], kept, folder=folder, ran=ran)
     print(f"\n{table(compared)}\nIt took {time.monotonic() - begun:.0f} s.")
     if failed:
         print(

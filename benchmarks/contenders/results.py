@@ -14,7 +14,7 @@ import platform
 import subprocess
 import sys
 import timeit
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from math import isfinite
@@ -37,9 +37,56 @@ UNITS = {"_s": "s", "_ms": "ms", "_ns": "ns", "_j": "J", "_bytes": "bytes", "_sh
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What every benchmark can do with its rows."""
+    """What every benchmark can do with its rows, and the device that it measures on (:func:`parts_on`)."""
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="device to measure on (default cpu)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the machine there")
     parser.add_argument("--keep", action="store_true", help=f"keep them in {FOLDER.name}/, where the docs read them")
+
+
+def parts_on(
+    parser: argparse.ArgumentParser, device: str, named: Sequence[str] = (), *, on_gpu: Sequence[str] = ()
+) -> list[str]:
+    """The parts to measure on a device: those that were named, else on a GPU all that can be measured there.
+
+    Ends the program with a message where a part cannot, or there is no GPU.
+
+    Args:
+        parser: of the command line.
+        device: ``cpu`` or ``cuda``.
+        named: parts on the command line; empty for all.
+        on_gpu: parts that can be measured on a GPU.
+    """
+    if device == "cpu":
+        return list(named)
+    import torch
+
+    if not on_gpu:
+        parser.error(
+            "--device cuda: this benchmark measures on the CPU only: plans, files or pages, or ranks by the clocks of "
+            "their processors. Leave --device out."
+        )
+    if unfit := [part for part in named if part not in on_gpu]:
+        parser.error(f"--device cuda: {', '.join(unfit)} is measured on the CPU only. Parts: {', '.join(on_gpu)}.")
+    if not torch.cuda.is_available():
+        parser.error("--device cuda: torch finds no GPU here. `dtdg-lab env` says what is missing.")
+    return list(named or on_gpu)
+
+
+def device_name(device: str) -> str:
+    """The device as rows have it: ``cpu``, or ``cuda`` and the name of the GPU."""
+    if device == "cpu":
+        return device
+    import torch
+
+    return f"{device} {torch.cuda.get_device_name()}"
+
+
+def finish(device: str) -> None:
+    """Wait until a GPU has done all that it was given, before a clock is read."""
+    if device != "cpu":
+        import torch
+
+        torch.cuda.synchronize()
 
 
 def machine(*packages: str, **more: Any) -> dict[str, Any]:
@@ -73,13 +120,29 @@ def write(given: argparse.Namespace, where: Mapping[str, Any], parts: Mapping[st
     Args:
         given: arguments of the command line.
         where: the machine.
-        parts: by name, rows, or a mapping that has ``rows``; anything else is in FILE only.
+        parts: by name, rows, or a mapping that has ``rows``; anything else is in FILE only. Rows get the device.
         plan: what else FILE has.
     """
+    device = device_name(given.device)
+    parts = {part: _with_device(found, device) for part, found in parts.items()}
     if given.json:
         given.json.write_text(json.dumps({"machine": where, **plan, **parts}, indent=2, default=_plain) + "\n")
     if given.keep:
-        keep(Path(sys.argv[0]).stem, where, parts)
+        keep(stored_name(Path(sys.argv[0]).stem, given.device), where, parts)
+
+
+def stored_name(name: str, device: str) -> str:
+    """The name of a benchmark's stored rows on a device: those of GPUs lie beside the others."""
+    return name if device == "cpu" else f"{name}-{device}"
+
+
+def _with_device(found: Any, device: str) -> Any:
+    """A part whose rows have the device."""
+    if isinstance(found, Mapping):
+        return {**found, "rows": _with_device(found["rows"], device)} if "rows" in found else found
+    if isinstance(found, list) and all(isinstance(row, Mapping) for row in found):
+        return [{**row, "device": device} for row in found]
+    return found
 
 
 def _plain(value: Any) -> Any:
@@ -135,8 +198,8 @@ def as_text(stored: Mapping[str, Any]) -> str:
 
 
 def key(row: Mapping[str, Any]) -> str:
-    """The case of a row, as text."""
-    return json.dumps(row["case"], sort_keys=True)
+    """The case of a row, as text; rows without a device are older, and of the CPU."""
+    return json.dumps({"device": "cpu", **row["case"]}, sort_keys=True)
 
 
 def command() -> str:

@@ -56,7 +56,15 @@ def transfer_text(row: Mapping[str, Any]) -> str:
 
 
 def epoch_rows(
-    name: str, dataset: str, options: Mapping[str, Any], *, model: str, ranks: int, blocks: int, turns: int
+    name: str,
+    dataset: str,
+    options: Mapping[str, Any],
+    *,
+    model: str,
+    ranks: int,
+    blocks: int,
+    turns: int,
+    device: str = "cpu",
 ) -> dict[str, Any]:
     """Figure 4's epochs: ESDG with every snapshot brought whole, and with differences, in turn on the same processes.
 
@@ -64,7 +72,7 @@ def epoch_rows(
     """
     configs = tuple(
         RunConfig(
-            dataset=dataset, system="esdg", model=model, hidden=HIDDEN, layers=LAYERS, ranks=ranks, device="cpu",
+            dataset=dataset, system="esdg", model=model, hidden=HIDDEN, layers=LAYERS, ranks=ranks, device=device,
             threads=1, blocks=blocks, delta_transfer=difference, **{**options, **SMOOTHING[model]},
         )
         for difference in (False, True)
@@ -118,14 +126,15 @@ def epochs(rank: int, ranks: int, address: str, configs: Sequence[RunConfig], tu
     from dtdg_lab.training.build import build
     from dtdg_lab.training.clock import PhaseClock
 
-    group = join_group(rank, ranks, address)
+    device = "cpu" if configs[0].device == "cpu" else f"cuda:{rank}"
+    group = join_group(rank, ranks, address, device=device)
     graph = load_for(configs[0])
-    runs = [build(config, graph, group) for config in configs]
+    runs = [build(config, graph, group, device=device) for config in configs]
     found: list[list[dict[str, Any]]] = [[] for _ in runs]
     for turn in range(WARM_UPS + turns):
         for built, own in zip(runs, found, strict=True):
-            group.all_reduce(torch.zeros(1))  # so that all begin at once
-            clock, brought = PhaseClock("cpu"), 0
+            group.all_reduce(torch.zeros(1, device=device))  # so that all begin at once
+            clock, brought = PhaseClock(device), 0
             for work in built.strategy.epoch(turn):
                 built.gradients.zero()
                 computed = built.strategy.compute(work, clock)
@@ -136,7 +145,7 @@ def epochs(rank: int, ranks: int, address: str, configs: Sequence[RunConfig], tu
             spent = clock.seconds()
             if turn >= WARM_UPS:
                 own.append({"epoch_s": sum(spent.values()), "transfer_s": spent["transfer"], "bytes": brought})
-    group.all_reduce(torch.zeros(1))
+    group.all_reduce(torch.zeros(1, device=device))
     group.close()
     return found
 

@@ -111,15 +111,21 @@ def run_ranks(
     return [rank.result for rank in started]
 
 
-def join_group(rank: int, ranks: int, address: str) -> ProcessGroup:
-    """Connect to the store of :func:`run_ranks` and form the default gloo group there, with one thread per rank."""
+def join_group(rank: int, ranks: int, address: str, *, device: str = "cpu") -> ProcessGroup:
+    """Connect to the store of :func:`run_ranks` and form the default group there, with one thread per rank.
+
+    It is a gloo group, or with a CUDA device of this rank a NCCL group; then warnings are no longer errors.
+    """
     import torch
 
     from dtdg_lab.distributed.group import ProcessGroup
     from dtdg_lab.distributed.store import reach_store
 
     torch.set_num_threads(1)
-    return ProcessGroup.join(reach_store(address, ranks), rank, ranks)
+    if device != "cpu":
+        torch.cuda.set_device(device)
+        warnings.simplefilter("default")
+    return ProcessGroup.join(reach_store(address, ranks), rank, ranks, device=device)
 
 
 def delayed_group(group: Group, delay_s: float, bytes_per_s: float = float("inf")) -> Group:

@@ -158,7 +158,8 @@ def test_steps_are_timed_beside_full_history_a_port_and_a_full_batch(flare: Modu
     asked = []
 
     class Stub:
-        def __init__(self, name: str, *_: Any) -> None:
+        def __init__(self, name: str, *_: Any, **settings: Any) -> None:
+            assert settings == {"threads": 2, "device": "cpu"}
             asked.append(name)
             times = {"hybrid-steps": 1.0, "hybrid-steps:full-history": 2.0, "flare-port": 1.5}
             self.epochs = [{"seconds": times.get(name, 5.0), "peak_bytes": 1 << 20}]

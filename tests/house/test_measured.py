@@ -87,7 +87,7 @@ def test_a_kept_run_is_read_by_the_docs(
         {"graph": "grown", "ranks": 2, "system": "blad", "epoch_s": (1.0, 2.0, 4.0), "losses": [1.0, 2.0]},
         {"graph": "grown", "ranks": 2, "system": "dygnex-l", "failed": "not built"},
     ]
-    given = Namespace(json=None, keep=True)
+    given = Namespace(json=None, keep=True, device="cpu")
     results.write(given, results.machine(), {"first": rows, "second": {"rows": rows[:1]}, "words": "no rows"}, plan={})
     file = results.FOLDER / "speed.json"
     stored = json.loads(file.read_text())

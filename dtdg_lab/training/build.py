@@ -32,7 +32,7 @@ from dtdg_lab.network.emulated_network import EmulatedNetwork, RankLinks, Slowab
 from dtdg_lab.network.linked_group import LinkedGroup
 from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.collective import together
-from dtdg_lab.training.compute_choice import COMPUTE, ComputeChoice, agree, choose_here
+from dtdg_lab.training.compute_choice import ComputeChoice, agree, choose_here, earlier_choice
 from dtdg_lab.training.evaluation import Evaluator
 from dtdg_lab.training.partition import shared_partition
 
@@ -111,8 +111,9 @@ def build(
         task = make_task(config, graph, splits, device=device)
         model = _model(config, graph, task).to(device=device, dtype=dtype)
         optimizer = OPTIMIZERS[config["optimizer"]](model.parameters(), lr=config.learning_rate)
-        preferred = choose_here(config, graph, model.facts, device=device, dtype=dtype)
-    compute = agree(config, preferred, group, device=device, earlier=plan.get(COMPUTE))
+        earlier = earlier_choice(plan, config, device=device)
+        preferred = choose_here(config, graph, model.facts, device=device, dtype=dtype, earlier=earlier)
+    compute = agree(config, preferred, group, device=device, earlier=earlier)
     sequence = _sequence(config, graph, compute, device=device)
     has_slow_exchanges = "congestion" in system.parts and "features" not in system.parts
     linked = LinkedGroup(group) if has_slow_exchanges else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from typing import Any
@@ -33,7 +33,7 @@ class ComputeChoice:
         memory_share: requested share of the memory.
         backend: chosen backend, ``torch`` or ``dgl``.
         limits: limits of what a rank keeps.
-        seconds: measured seconds of a snapshot's pulls by backend; None if nothing was measured.
+        seconds: this rank's measured seconds of a snapshot's pulls by backend; None if nothing was measured.
     """
 
     device: str
@@ -60,22 +60,40 @@ class ComputeChoice:
         kind = data["device"].partition(":")[0]
         return cls(kind, **{name: data[name] for name in names}, limits=limits, seconds=data.get("seconds"))
 
-    def is_for(self, config: RunConfig, device: str) -> bool:
-        """Return whether it was made for this kind of device, kernel and share of memory."""
-        requested = (device.partition(":")[0], config["kernel"], config["memory_share"])
-        return (self.device, self.kernel, self.memory_share) == requested
+
+def earlier_choice(plan: Mapping[str, Any], config: RunConfig, *, device: str) -> ComputeChoice | None:
+    """Return the choice in a plan; None without one, or if it was made for another kind of device or kernel."""
+    choice = ComputeChoice.read(plan[COMPUTE]) if COMPUTE in plan else None
+    requested = (device.partition(":")[0], config["kernel"])
+    return choice if choice is not None and (choice.device, choice.kernel) == requested else None
 
 
 def choose_here(
-    config: RunConfig, graph: DynamicGraph, facts: ModelFacts, *, device: str, dtype: torch.dtype
+    config: RunConfig,
+    graph: DynamicGraph,
+    facts: ModelFacts,
+    *,
+    device: str,
+    dtype: torch.dtype,
+    earlier: ComputeChoice | None = None,
 ) -> tuple[str, Mapping[str, float] | None]:
     """Return the backend that this rank prefers, and its measured seconds.
 
     ``auto`` measures the model's pulls over the largest snapshot on a GPU where DGL works, and is torch elsewhere.
 
+    Args:
+        config: the run's settings.
+        graph: its data.
+        facts: facts of its model.
+        device: device of this rank.
+        dtype: type of the products.
+        earlier: the choice of the run that is resumed, replayed or rebuilt; it is repeated.
+
     Raises:
-        NotAvailableError: ``kernel="dgl"`` cannot be used here.
+        NotAvailableError: DGL is requested by name, or was used earlier, and cannot be used here.
     """
+    if earlier is not None:
+        return choose_backend(earlier.backend, device=device, dtype=dtype), earlier.seconds
     if config["kernel"] != "auto" or device == "cpu" or not can_use_dgl(device, dtype):
         return choose_backend(config["kernel"], device=device, dtype=dtype), None
     shapes = [(pull.kind, pull.width) for pull in facts.along_edges if not pull.of_features]
@@ -93,7 +111,7 @@ def agree(
     group: Group,
     *,
     device: str,
-    earlier: Mapping[str, Any] | None,
+    earlier: ComputeChoice | None = None,
 ) -> ComputeChoice:
     """Return the choice of all ranks; collective.
 
@@ -105,19 +123,29 @@ def agree(
         preferred: backend and seconds, of :func:`choose_here`.
         group: the ranks.
         device: device of this rank.
-        earlier: the choice of the run that is resumed or replayed; used if it was made for the same kind of device,
-            kernel and share of memory. Only limits that change no bits are then chosen again.
+        earlier: the choice of the run that is resumed, replayed or rebuilt. Its limits are repeated if the share of
+            memory is the same; that of views, on which no bit depends, only where the memory is large enough.
     """
     backend, seconds = preferred
     memory = device_memory(device)
     memory = replace(memory, owner=f"{hash_of_host():x} {memory.owner}")
     texts = gather_texts(group, json.dumps([backend, *asdict(memory).values()]), device=device)
-    offers = [json.loads(text) for text in texts]
-    memories = [DeviceMemory(*values) for _, *values in offers]
-    ranks = Counter(memory.owner for memory in memories)
+    backends, memories = [], []
+    for text in texts:
+        rank_backend, *values = json.loads(text)
+        backends.append(rank_backend)
+        memories.append(DeviceMemory(*values))
+    agreed = "dgl" if set(backends) == {"dgl"} else "torch"
     share = config["memory_share"]
-    limits = reduce(MemoryLimits.at_most, (memory.limits(share, ranks=ranks[memory.owner]) for memory in memories))
-    agreed = "dgl" if all(offer[0] == "dgl" for offer in offers) else "torch"
-    if earlier is not None and (recorded := ComputeChoice.read(earlier)).is_for(config, device):
-        return replace(recorded, limits=replace(recorded.limits, views_bytes=limits.views_bytes))
+    limits = _smallest(memories, share)
+    if earlier is not None and earlier.memory_share == share:
+        empty = _smallest([replace(memory, free_bytes=memory.capacity_bytes) for memory in memories], share)
+        fits = earlier.limits.views_bytes <= empty.views_bytes
+        limits = replace(earlier.limits, views_bytes=(earlier.limits if fits else limits).views_bytes)
     return ComputeChoice(device.partition(":")[0], config["kernel"], share, agreed, limits, seconds)
+
+
+def _smallest(memories: Sequence[DeviceMemory], share: float) -> MemoryLimits:
+    """Return the smallest limits of any rank."""
+    ranks = Counter(memory.owner for memory in memories)
+    return reduce(MemoryLimits.at_most, (memory.limits(share, ranks=ranks[memory.owner]) for memory in memories))

@@ -13,11 +13,13 @@ import torch
 from dtdg_lab.cluster import local
 from dtdg_lab.cluster.replay import replay, verify_replay
 from dtdg_lab.config.model_facts import model_facts
+from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.kernels.device_memory import DeviceMemory, MemoryLimits
 from dtdg_lab.training import compute_choice
 from dtdg_lab.training.checkpoint import Checkpoint
-from dtdg_lab.training.compute_choice import COMPUTE, ComputeChoice, agree, choose_here
+from dtdg_lab.training.compute_choice import COMPUTE, ComputeChoice, agree, choose_here, earlier_choice
+from tests.backends import needs_dgl
 from tests.factories import random_graph, small_config
 from tests.small_training import config_of, train
 from tests.steered_here import events, losses, small, steered
@@ -36,9 +38,7 @@ def _offers(monkeypatch: pytest.MonkeyPatch, *offers: tuple[str, str, int, int])
     monkeypatch.setattr(compute_choice, "gather_texts", lambda *_, **__: [json.dumps(offer) for offer in offers])
 
 
-def _agreed(**changes: Any) -> ComputeChoice:
-    earlier = changes.pop("earlier", None)
-    preferred = changes.pop("preferred", ("torch", None))
+def _agreed(preferred: Any = ("torch", None), earlier: ComputeChoice | None = None, **changes: Any) -> ComputeChoice:
     return agree(small_config(**changes), preferred, SoloGroup(), device="cpu", earlier=earlier)
 
 
@@ -56,18 +56,39 @@ def test_dgl_is_taken_only_if_all_ranks_prefer_it(monkeypatch: pytest.MonkeyPatc
         assert _agreed().backend == agreed
 
 
-def test_an_earlier_choice_is_repeated_where_it_was_made_for_the_same_request(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_earlier_choice_holds_for_the_same_kernel_and_kind_of_device(monkeypatch: pytest.MonkeyPatch) -> None:
     _memory(monkeypatch, LARGE)
-    earlier = replace(_agreed(), backend="dgl", seconds={"torch": 2.0, "dgl": 1.0})
-    assert ComputeChoice.read(json.loads(json.dumps(earlier.write()))) == earlier
+    choice = replace(_agreed(), seconds={"torch": 2.0, "dgl": 1.0})
+    plan = json.loads(json.dumps({COMPUTE: choice.write()}))
+    assert earlier_choice(plan, small_config(), device="cpu") == choice
+    assert earlier_choice({}, small_config(), device="cpu") is None
+    assert earlier_choice(plan, small_config(kernel="torch"), device="cpu") is None
+    assert earlier_choice(plan, small_config(), device="cuda:0") is None
+    on_gpu = {COMPUTE: {**choice.write(), "device": "cuda:1"}}  # as events have it
+    assert earlier_choice(on_gpu, small_config(), device="cuda:0") == replace(choice, device="cuda")
+
+
+@needs_dgl
+def test_an_earlier_backend_is_repeated_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    _memory(monkeypatch, LARGE)
+    seconds = {"torch": 2.0, "dgl": 1.0}
+    how: Any = {"device": "cpu", "dtype": torch.float64, "earlier": replace(_agreed(), backend="dgl", seconds=seconds)}
+    given: Any = small_config(), random_graph(), model_facts("graphsage", 3, 8, 2)
+    assert choose_here(*given, **how) == ("dgl", seconds)
+    monkeypatch.setattr("dtdg_lab.kernels.backend_choice.dgl_defect", lambda device, dtype: "it is broken")
+    with pytest.raises(NotAvailableError, match="it is broken"):
+        choose_here(*given, **how)
+
+
+def test_earlier_limits_are_repeated_but_those_of_views_that_no_longer_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    _memory(monkeypatch, LARGE)
+    earlier = _agreed()
+    _memory(monkeypatch, replace(LARGE, free_bytes=GIB))  # the views of a run that is rebuilt are still there
+    assert _agreed(earlier=earlier) == earlier != _agreed()
     _memory(monkeypatch, DeviceMemory("cpu", 4 * GIB, 2 * GIB))
-    repeated = _agreed(earlier=earlier.write())
-    assert repeated.backend == "dgl"
-    assert repeated.limits == replace(earlier.limits, views_bytes=_agreed().limits.views_bytes)  # no bit depends on it
-    for other in ({"memory_share": 0.4}, {"kernel": "torch"}):
-        assert _agreed(earlier=earlier.write(), **other) == _agreed(**other)
-    on_gpu = {**earlier.write(), "device": "cuda:1"}
-    assert ComputeChoice.read(on_gpu).device == "cuda" and _agreed(earlier=on_gpu) == _agreed()
+    fresh = _agreed()
+    assert _agreed(earlier=earlier).limits == replace(earlier.limits, views_bytes=fresh.limits.views_bytes)
+    assert _agreed(earlier=earlier, memory_share=0.4) == _agreed(memory_share=0.4)
 
 
 def test_both_backends_are_measured_on_a_gpu_where_dgl_works(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +132,8 @@ def test_a_resumed_run_takes_the_limits_that_it_began_with(
 
 def test_a_changed_share_of_memory_is_recorded_and_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _memory(monkeypatch, LARGE)
-    run = steered(small("psg", model="dcrnn"), tmp_path, {3: {"set": {"memory_share": 0.001}}})
+    script = {3: {"set": {"memory_share": 0.001}}, 9: {"set": {"group_window": 3}}}
+    run = steered(small("psg", model="dcrnn", epochs=5), tmp_path, script)
     described = [(data["memory_share"], data["pulls_bytes"]) for _, data in events(run, "kernel")]
     assert described == [(0.8, int(0.1 * 16 * GIB)), (0.001, int(16 * GIB / 8000))]
     _memory(monkeypatch, SMALL)
@@ -119,4 +141,4 @@ def test_a_changed_share_of_memory_is_recorded_and_replayed(tmp_path: Path, monk
     found = verify_replay(again)
     assert found and losses(again) == losses(run), found.caption
     assert [(data["memory_share"], data["pulls_bytes"]) for _, data in events(again, "kernel")] == described
-    assert losses(local.train(small("psg", model="dcrnn"), runs_dir=tmp_path, progress=False)) != losses(run)
+    assert losses(local.train(small("psg", model="dcrnn", epochs=5), runs_dir=tmp_path, progress=False)) != losses(run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -44,7 +45,11 @@ def wait_for_note(live: Path, rank: int, attempt: int, *, timeout_s: float = 60.
 LOOK_S = 0.5
 
 
-GRACE_S = 1.5  # time for a survivor to exit by itself, if it is not stuck in a collective
+GRACE_S = 1.5  # time for a survivor to leave a collective by itself
+
+
+STEP_S = 30.0  # time for a survivor to reach its next collective, which raises an error
+_COLLECTIVES = (os.path.join("torch", "distributed"), os.path.join("dtdg_lab", "distributed"))  # folders of their code
 
 
 AWAY_S = 15.0  # a rank on another machine is dead after this time without heartbeats through the store
@@ -89,8 +94,26 @@ def signs_of_life(live: Path, rank: int, busy_file: Path | None, *, every_s: flo
         thread.join()
 
 
+def is_in_collective(thread: int) -> bool:
+    """Return True if a thread of this process is in a collective, which may wait for a rank that never comes.
+
+    Args:
+        thread: number of the thread, as of ``threading.get_ident``.
+    """
+    frame = sys._current_frames().get(thread)
+    while frame is not None:
+        if os.path.dirname(frame.f_code.co_filename).endswith(_COLLECTIVES):
+            return True
+        frame = frame.f_back
+    return False
+
+
 class Beacon:
-    """Sends heartbeats, checks the other ranks, and ends this process if a dead or silent rank blocks it.
+    """Sends heartbeats, checks the other ranks, and ends this process if a failed rank blocks it.
+
+    The thread that creates it trains. When another rank has failed, died or gone silent, :attr:`abort` ends exchanges
+    in flight, and the training thread raises an error in its next one. If it stays in a collective all the same, no
+    exception can reach it, and the process ends.
 
     A rank of this machine is dead when its process has ended; while the process exists, the others wait ``silent_s``
     for it. A rank of another machine is dead when its heartbeats through the store end.
@@ -106,6 +129,10 @@ class Beacon:
         failed: returns True if the run is marked failed: another rank has exited with an error, so an exchange may
             hang.
         busy_file: touched twice a second, so that the idle watchdog sees that the cluster is in use.
+
+    Attributes:
+        abort: aborts the exchanges of this rank, once there are any.
+        lost: the dead or silent rank and the reason, once there is one.
     """
 
     def __init__(
@@ -125,6 +152,9 @@ class Beacon:
         self._on_death, self._failed, self._busy_file = on_death, failed, busy_file
         self._silent_s, self._silence = silent_s, Silence(live)
         self._heartbeat = Heartbeat(store, rank, size, limit_s=AWAY_S, exists=self._exists)
+        self.abort: Callable[[], None] = lambda: None
+        self.lost: tuple[int, str] | None = None
+        self._training_thread = threading.get_ident()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="beacon", daemon=True)
 
@@ -144,12 +174,13 @@ class Beacon:
     def _watch(self) -> None:
         while not self._stop.wait(LOOK_S):
             touch(self._live, self._rank, self._busy_file)
-            lost = self._lost()
-            if lost is not None or self._failed():
-                self._leave(lost)
+            self.lost = self._find_lost()
+            if self.lost is not None or self._failed():
+                self.abort()
+                self._leave()
                 return
 
-    def _lost(self) -> tuple[int, str] | None:
+    def _find_lost(self) -> tuple[int, str] | None:
         """Return a dead or silent rank and the reason, if there is one."""
         notes = read_notes(self._live, self._attempt)
         silent = self._silence.look(notes)
@@ -167,12 +198,17 @@ class Beacon:
         note = read_notes(self._live, self._attempt).get(rank)
         return note is not None and is_alive(note)
 
-    def _leave(self, lost: tuple[int, str] | None) -> None:
-        if self._stop.wait(GRACE_S):
-            return  # the training loop noticed and has exited
+    def _leave(self) -> None:
+        """End this process, unless the training loop notices the failure and exits."""
+        blocked_s = left_s = 0.0
+        while blocked_s < GRACE_S and left_s < STEP_S:
+            if self._stop.wait(LOOK_S):
+                return
+            left_s += LOOK_S
+            blocked_s = blocked_s + LOOK_S if is_in_collective(self._training_thread) else 0.0
         try:
-            if lost is not None:
-                self._on_death(*lost)
+            if self.lost is not None:
+                self._on_death(*self.lost)
         except LabError:
             os._exit(71)  # the disk is gone: the run cannot be marked, but no rank may hang
         os._exit(70)  # stuck in a collective that no exception reaches; repair() starts a new engine

@@ -18,6 +18,13 @@ from dtdg_lab.cluster.beacon import Beacon, death_reason, signs_of_life, wait_fo
 from dtdg_lab.cluster.control import ControlServer, RequestLog, StoredControl, ask, attempt_scope
 from dtdg_lab.cluster.devices import DeviceReport, report_devices
 from dtdg_lab.cluster.preparing import Preparation
+from dtdg_lab.cluster.rank_failure import (
+    RankFailedError,
+    explain_failure,
+    is_out_of_memory,
+    release_memory,
+    suggest_memory_remedy,
+)
 from dtdg_lab.cluster.registrations import SentRegistration, apply_registrations
 from dtdg_lab.cluster.run_start import RunStart
 from dtdg_lab.cluster.stop_signals import OVERDUE_S, StopSignals
@@ -33,6 +40,7 @@ from dtdg_lab.runs.liveness import SILENT_S, own_note, remove_note, write_note
 from dtdg_lab.runs.record_writer import RecordWriter
 
 if TYPE_CHECKING:
+    from dtdg_lab.distributed.group import ProcessGroup
     from dtdg_lab.distributed.store import SignedStore
     from dtdg_lab.training.live_settings import LiveSettings
     from dtdg_lab.training.loop import Trainer
@@ -116,6 +124,7 @@ def _run_rank(task: RankTask, directory: RunDirectory, signals: StopSignals) -> 
                 # closing the group ends the collectives of other ranks: do not report their errors as the cause
                 if not isinstance(error, OtherRankError):
                     _mark_failed(directory, task, error, signals)
+                release_memory(error)  # before that, since an open subgroup would keep other ranks waiting
                 raise
         with signs_of_life(directory.live, task.rank, task.busy):
             parquet.write_rank(directory, task.rank)
@@ -125,6 +134,9 @@ def _run_rank(task: RankTask, directory: RunDirectory, signals: StopSignals) -> 
                 finish(directory, state, *cause, attempt=task.attempt)
     except BaseException as error:
         _mark_failed(directory, task, error, signals)
+        release_memory(error)
+        if is_out_of_memory(error):
+            _add_remedy(directory, task, error)
         raise
     return state
 
@@ -158,8 +170,9 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, signals: S
     stack.callback(beacon.close)
     beacon.start()
     try:
-        group = ProcessGroup.join(store, task.rank, task.size, device=device)
-        stack.callback(group.close)
+        group = ProcessGroup.join(store, task.rank, task.size, device=device, shares_gpus=task.shares_gpus)
+        stack.push(partial(_leave_group, group))
+        beacon.abort = group.abort
         try:
             trainer, monitor = assemble_rank(
                 directory,
@@ -187,9 +200,20 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, signals: S
         group.barrier()  # wait until all records are written, since rank 0 reads them
         if state == "stopped":
             state = end_stopped(control, directory, task.attempt, rank=task.rank)
-    except (RuntimeError, ClusterError) as error:
-        raise _named(error, beacon, task) from error
+    except (RuntimeError, ValueError, ClusterError) as error:  # torch raises ValueError after a group was aborted
+        is_known = isinstance(error, OtherRankError)
+        if is_known or (isinstance(error, ValueError) and not is_marked_failed(directory, task.attempt)):
+            raise
+        trainer, request_log.trainer = request_log.trainer, None
+        raise _named(error, beacon, directory, task, trainer) from error
     return state
+
+
+def _leave_group(group: ProcessGroup, kind: type[BaseException] | None, *_: object) -> None:
+    """Leave the group; after an error without waiting for its exchanges in flight."""
+    if kind is not None:
+        group.abort()
+    group.close()
 
 
 def _judge_requests_by(
@@ -290,14 +314,22 @@ def _check_after(live_settings: LiveSettings, control: ControlServer, request: R
     check_request(live_settings.expected(later), request)
 
 
-def _named(error: RuntimeError | ClusterError, beacon: Beacon, task: RankTask) -> RunFailedError:
-    """Return the failure, with the dead rank as its cause if there is one."""
-    dead = beacon.first_dead(1.0)
+def _named(
+    error: Exception, beacon: Beacon, directory: RunDirectory, task: RankTask, trainer: Trainer | None
+) -> RunFailedError:
+    """Return the failure of this rank, or of the rank that caused it."""
+    if is_marked_failed(directory, task.attempt):
+        return OtherRankError(f"rank {task.rank} left the run, because another rank has failed.")
+    out_of_memory = is_out_of_memory(error)
+    dead = None if out_of_memory else beacon.first_dead(1.0)
     if dead is not None:
-        return RunFailedError(death_reason(dead))
-    if isinstance(error, OtherRankError):
-        return error
-    return RunFailedError(f"rank {task.rank} failed: {type(error).__name__}: {error}")
+        return RankFailedError(death_reason(dead), dead)
+    if beacon.lost is not None:
+        rank, reason = beacon.lost
+        return RankFailedError(reason, rank)
+    step = None if trainer is None else trainer.position.step
+    config = None if trainer is None else trainer.live_settings.config
+    return RankFailedError(explain_failure(error, task.rank, step), task.rank, config)
 
 
 def is_marked_failed(directory: RunDirectory, attempt: int) -> bool:
@@ -331,8 +363,18 @@ def _mark_failed(directory: RunDirectory, task: RankTask, error: BaseException, 
         reason = f"rank {task.rank} failed: {error_text(error).rstrip('.')}. Its traceback is in {file}."
     if task.attempt > 1:
         reason += f" (Attempt {task.attempt} of this run.)"
-    dead = [int(word) for word in reason.split()[1:2] if "died (its process" in reason and word.isdigit()]
-    directory.write_status("failed", reason=reason, rank=dead[0] if dead else task.rank, attempt=task.attempt)
+    rank = error.rank if isinstance(error, RankFailedError) else task.rank
+    directory.write_status("failed", reason=reason, rank=rank, attempt=task.attempt)
+
+
+def _add_remedy(directory: RunDirectory, task: RankTask, error: BaseException) -> None:
+    """Add the remedy to the reason of a run that failed for lack of memory on this rank; other ranks have left."""
+    status = directory.recorded_status()
+    if (status["state"], status["rank"], status["attempt"]) != ("failed", task.rank, task.attempt):
+        return
+    config = error.config if isinstance(error, RankFailedError) else None
+    reason = f"{status['reason'].rstrip('.')}. {suggest_memory_remedy(config or directory.config())}"
+    directory.write_status("failed", reason=reason, rank=task.rank, attempt=task.attempt)
 
 
 def _write_error(directory: RunDirectory, task: RankTask, error: BaseException) -> Path:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime
 import math
+import os
 import socket
+import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,9 +18,11 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.distributed import distributed_c10d
 
 from dtdg_lab.core.errors import ClusterError, ConfigError, PlanError
-from dtdg_lab.distributed.all_to_all import GroupMembers, NothingPending, PendingRows, check_counts, start_rows
+from dtdg_lab.distributed.all_to_all import Arrived, GroupMembers, NothingPending, PendingRows, check_counts, start_rows
+from dtdg_lab.distributed.heartbeat import OtherRankError
 from dtdg_lab.distributed.store import SignedStore
 
 _TYPES = ("uint8", "int32", "int64", "float64")
@@ -201,6 +205,13 @@ class Group(Protocol):
     def clock_ns(self) -> int:
         """Return the nanoseconds of a clock shared by all ranks."""
 
+    def check(self) -> None:
+        """Raise if the group was aborted: values that it has exchanged since, and results of them, are invalid.
+
+        Raises:
+            OtherRankError: another rank has failed, and this group was aborted.
+        """
+
     def close(self) -> None:
         """Leave the group; a second call does nothing."""
 
@@ -246,13 +257,19 @@ class SoloGroup:
         """Return the nanoseconds of this machine's monotonic clock."""
         return time.monotonic_ns()
 
+    def check(self) -> None:
+        """Do nothing: there is no other rank."""
+
     def close(self) -> None:
         """Do nothing: there is no group to leave."""
 
 
 @dataclass(slots=True)
 class ProcessGroup:
-    """R processes joined by torch.distributed (NCCL on GPUs, gloo elsewhere), or a subgroup of them.
+    """R processes joined by torch.distributed, or a subgroup of them.
+
+    GPUs exchange by NCCL. Processors exchange by gloo, and so do ranks that share GPUs: their tensors are copied
+    through the memory of the machine, since gloo exchanges CUDA tensors only in some collectives.
 
     Bytes are counted by the ring algorithms' formulas: an all-reduce of b bytes sends 2 b (R - 1) / R from each rank
     and receives the same; a gather sends a rank's rows to R - 1 others; an exchange of rows counts the rows for other
@@ -265,25 +282,38 @@ class ProcessGroup:
     device: str = "cpu"
     bytes_sent: int = 0
     bytes_received: int = 0
+    wire: str = "cpu"
+    """Device of the tensors that are exchanged."""
     _offset_ns: int = 0
     _whole: ProcessGroup | None = field(default=None, repr=False)  # the parent of a subgroup
     _members: GroupMembers = field(init=False, repr=False)
     _splits: dict[int, tuple[Group, Group]] = field(default_factory=dict, repr=False)
     _beside: tuple[dist.ProcessGroup, Any] | None = field(default=None, init=False, repr=False)
+    _is_aborted: bool = field(default=False, init=False, repr=False)
+    _leaving: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._members = GroupMembers(self.rank, range(self.size), self.clock_ns)
 
     @classmethod
-    def join(cls, store: Any, rank: int, size: int, *, device: str = "cpu") -> ProcessGroup:
+    def join(cls, store: Any, rank: int, size: int, *, device: str = "cpu", shares_gpus: bool = False) -> ProcessGroup:
         """Form the group through a store that all ranks reach, and leave any earlier group.
+
+        Args:
+            store: the run's store.
+            rank: this process.
+            size: number of processes.
+            device: device of this rank.
+            shares_gpus: whether some ranks have the same GPU, which NCCL refuses.
 
         Raises:
             ClusterError: the processes could not connect; the message says what to check.
         """
         if dist.is_initialized():
             dist.destroy_process_group()
-        backend = "nccl" if device.startswith("cuda") else "gloo"
+        backend = "nccl" if device.startswith("cuda") and not shares_gpus else "gloo"
+        if backend == "nccl":  # on an error, abort communicators, but do not end the engine (torch's default, 3)
+            os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2")
         try:
             torch_store = store.unsigned if backend == "nccl" and isinstance(store, SignedStore) else store
             dist.init_process_group(
@@ -298,43 +328,46 @@ class ProcessGroup:
                 f"rank {rank} of {size} could not join the {backend} group: {error}. Check that the machines of all "
                 "ranks reach each other, and that GLOO_SOCKET_IFNAME names an interface that they share."
             ) from error
-        group = cls(rank, size, store, device)
+        group = cls(rank, size, store, device, wire=device if backend == "nccl" else "cpu")
         group._agree_on_clock()
         return group
 
     def _agree_on_clock(self) -> None:
         # one machine shares its monotonic clock; several machines set their clocks to zero at a barrier
-        host = torch.tensor([float(abs(hash_of_host()) % 2**31)], dtype=torch.float64, device=self.device)
+        host = torch.tensor([float(abs(hash_of_host()) % 2**31)], dtype=torch.float64, device=self.wire)
         hosts = [torch.zeros_like(host) for _ in range(self.size)]
         dist.all_gather(hosts, host)
         if any(bool(other_host != host) for other_host in hosts):
-            dist.barrier()
+            self.barrier()
             self._offset_ns = time.monotonic_ns()
 
     def all_reduce(self, flat: Tensor) -> None:
         """Sum over ranks, in place."""
-        dist.all_reduce(flat, group=self._members.process_group)
+        on_wire = flat.to(self.wire)
+        dist.all_reduce(on_wire, group=self._members.process_group)
+        if on_wire is not flat:
+            flat.copy_(on_wire)
         moved = 2 * flat.numel() * flat.element_size() * (self.size - 1) // self.size
         self._count(moved, moved)
 
     def gather_rows(self, rows: Tensor, counts: list[int]) -> Tensor:
         """Gather the ranks' rows in rank order, padded to the largest share: gloo refuses uneven gathers."""
         width = max(counts)
-        padded = rows.new_zeros(width, rows.shape[1])
+        padded = torch.zeros(width, rows.shape[1], dtype=rows.dtype, device=self.wire)
         padded[: len(rows)] = rows
         shares = [torch.empty_like(padded) for _ in counts]
         dist.all_gather(shares, padded, group=self._members.process_group)
         moved = padded.numel() * padded.element_size() * (self.size - 1)
         self._count(moved, moved)
-        return torch.cat([share[:count] for share, count in zip(shares, counts, strict=True)])
+        return torch.cat([share[:count] for share, count in zip(shares, counts, strict=True)]).to(rows.device)
 
     def start_exchange(
         self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, tag: Sequence[int] = ()
     ) -> PendingRows:
         """Start one uneven all-to-all of rows on the network's own threads or streams."""
-        pending = start_rows(rows, send_counts, receive_counts, self._members, tag=tag)
+        pending = start_rows(rows.to(self.wire), send_counts, receive_counts, self._members, tag=tag)
         self._count(pending.bytes_sent, pending.bytes_received)
-        return pending
+        return pending if self.wire == self.device else _StagedRows(pending, self.device)
 
     def split(self, row_ranks: int) -> tuple[Group, Group]:
         """Create the torch groups; all ranks together or one rank alone need none."""
@@ -354,7 +387,9 @@ class ProcessGroup:
             return SoloGroup()
         numbers, process_group = new_subgroup(parts, self.rank, COLLECTIVE_TIMEOUT)
         rank = numbers.index(self.rank)
-        part = ProcessGroup(rank, len(numbers), self.store, self.device, _offset_ns=self._offset_ns, _whole=self)
+        part = ProcessGroup(
+            rank, len(numbers), self.store, self.device, wire=self.wire, _offset_ns=self._offset_ns, _whole=self
+        )
         part._members = GroupMembers(rank, numbers, self.clock_ns, process_group)
         return part
 
@@ -373,7 +408,7 @@ class ProcessGroup:
             # a store's connection serves one thread at a time, and a wait on it would block all others
             store = self.store.reconnect()
             group = dist.new_group(timeout=COLLECTIVE_TIMEOUT)
-            dist.all_reduce(torch.zeros(1, device=self.device), group=group)  # NCCL connects at first use
+            dist.all_reduce(torch.zeros(1, device=self.wire), group=group)  # NCCL connects at first use
             self._beside = (group, store)
         return self._beside
 
@@ -385,7 +420,7 @@ class ProcessGroup:
 
     def broadcast_array(self, array: NDArray[Any] | None) -> NDArray[Any]:
         """Broadcast rank 0's array, after its shape and type."""
-        received = broadcast_array(array, rank=self.rank, device=self.device, process_group=self._members.process_group)
+        received = broadcast_array(array, rank=self.rank, device=self.wire, process_group=self._members.process_group)
         self._count(*moved_bytes(received, self.rank, self.size))
         return received
 
@@ -396,7 +431,9 @@ class ProcessGroup:
 
     def barrier(self) -> None:
         """Wait until every rank has called it."""
-        dist.barrier(group=self._members.process_group)
+        # without device_ids, NCCL guesses a GPU from the rank
+        index = torch.device(self.wire).index
+        dist.barrier(group=self._members.process_group, device_ids=None if index is None else [index])
 
     def clock_ns(self) -> int:
         """Return the nanoseconds of the machine's monotonic clock.
@@ -405,12 +442,42 @@ class ProcessGroup:
         """
         return time.monotonic_ns() - self._offset_ns
 
+    def check(self) -> None:
+        """Raise if the group was aborted."""
+        if (self._whole or self)._is_aborted:
+            raise OtherRankError(f"another rank has failed, so the exchanges of rank {self.rank} were aborted.")
+
+    def abort(self) -> None:
+        """End exchanges in flight on this rank, and leave the group; another thread may call it.
+
+        Exchanges by NCCL then return invalid values at once, and later ones raise an error: see :meth:`check`. Gloo
+        cannot abort; its exchanges raise an error when a rank closes its connections.
+        """
+        with self._leaving:
+            self._is_aborted = True
+            if self.wire != "cpu" and dist.is_initialized():
+                # before torch 2.6, destroying a group aborts it
+                getattr(distributed_c10d, "_abort_process_group", dist.destroy_process_group)()
+
     def close(self) -> None:
         """Leave the group and its subgroups; a subgroup closes with its parent."""
         self._splits.clear()
         self._beside = None
-        if self._whole is None and dist.is_initialized():
-            dist.destroy_process_group()
+        with self._leaving:
+            if self._whole is None and dist.is_initialized():
+                dist.destroy_process_group()
+
+
+@dataclass(frozen=True, slots=True)
+class _StagedRows:
+    """Pending rows that are copied to a device after their exchange."""
+
+    pending: PendingRows
+    device: str
+
+    def wait(self) -> Arrived:
+        arrived = self.pending.wait()
+        return replace(arrived, rows=arrived.rows.to(self.device))
 
 
 def hash_of_host() -> int:

@@ -20,13 +20,14 @@ from dtdg_lab.forecast.prediction_error import KnownError, RunError, known_error
 from dtdg_lab.forecast.rates import Predicted, Rates
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.runs.html import text
+from dtdg_lab.systems.step_memory import setting_changes
 from dtdg_lab.systems.step_time import NetworkCosts
 from dtdg_lab.systems.workload import EpochWork, count_work
 from dtdg_lab.visualization.chart import Figure
 from dtdg_lab.visualization.studies.advice import advice_figure, advice_measured_figure, prediction_errors_text
 from dtdg_lab.visualization.studies.result import StudyResult, paragraphs
 
-TRIES, MOST_RANKS = 5, 64  # changes tried per option, and maximum number of ranks tried
+MOST_RANKS = 64  # maximum number of ranks tried
 NEGLIGIBLE = 0.02  # shares of an epoch below this are not mentioned
 NAMES = {
     "compute_s": "own computing",
@@ -68,17 +69,8 @@ def find_remedy(config: RunConfig, graph: DynamicGraph, rates: Rates, budget_byt
 
 
 def _candidates(config: RunConfig) -> Iterator[dict[str, Any]]:
-    family = catalogue.family(catalogue.system(config.system).family)
-    for name, factor in family.memory_changes(config):
-        value = config[name]
-        for _ in range(TRIES):
-            value = max(value, 1) * factor if factor > 1 else value * factor
-            if not isinstance(config[name], float):
-                value = int(value)
-            if value <= 0 or (name == "window" and value < config["full_snapshots"] and "alpha" in config.flat):
-                break
-            yield {name: value}
-    if family.name != "single":
+    yield from setting_changes(config)
+    if catalogue.system(config.system).family != "single":
         ranks = config.ranks * 2
         while ranks <= max(MOST_RANKS, config.ranks * 4):
             yield {"ranks": ranks, "parts": ranks}

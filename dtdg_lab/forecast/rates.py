@@ -15,13 +15,13 @@ from dtdg_lab.forecast.measured_runs import MeasuredRun
 from dtdg_lab.systems import step_time
 from dtdg_lab.systems.feature_cache.calibration.calibration import DEFAULT_RPC
 from dtdg_lab.systems.feature_cache.costs.cache_costs import RpcModel
+from dtdg_lab.systems.step_memory import ASSUMED_MEMORY, stored_values
 from dtdg_lab.systems.step_time import MeasuredStep, NetworkCosts, ScalingModel
 from dtdg_lab.systems.workload import ASSUMED_COMPUTE, EpochWork, Facts, Numbers
 
 # assumed, and reported as assumed, if no run provides them; they describe links of 10 Gb/s
 ASSUMED_TRANSFER = (2e-5, 1e-9, 0.0)
 ASSUMED_NETWORK = NetworkCosts(rank_bytes_s=1.25e9, message_s=1e-4)
-ASSUMED_MEMORY = 4.0  # bytes per stored value
 LEAST_FITTED = 7  # number of runs needed to fit six rates; with fewer, the assumed rates are scaled
 
 
@@ -126,7 +126,7 @@ class Rates:
             compute_s, bound_s, imbalance = work.groups.epoch(times_s, work.ranks)
         fetch_s = self._fetch_s(work, compute_s)
         value_bytes = self.memory * (facts.itemsize / 4) * _factor(self.memory_of, work.system, work.ranks)
-        peak = (work.alive @ _per_row(facts)) * value_bytes
+        peak = stored_values(work, facts) * value_bytes
         fullest = int(np.argmax(peak + work.held_bytes))
         seconds = (compute_s, communicate_s, transfer_s, fetch_s)
         epoch_s, memory = sum(seconds), (float(peak[fullest]), float(work.held_bytes[fullest]))
@@ -247,13 +247,8 @@ def _memory(runs: Sequence[MeasuredRun]) -> tuple[float, bool]:
 
 def _kept_values(run: MeasuredRun) -> tuple[float, float]:
     """Return the number of values stored for rows and edges on the busiest rank, and its peak in bytes of float32."""
-    largest = float((run.work.alive @ _per_row(run.facts)).max())
+    largest = float(stored_values(run.work, run.facts).max())
     return max(largest, 1.0), run.quantities["peak_bytes"] * 4 / run.facts.itemsize
-
-
-def _per_row(facts: Facts) -> Numbers:
-    """Return how many values are stored for a row and for an edge."""
-    return np.array([facts.row_numbers, facts.edge_numbers], np.float64)
 
 
 def _peak_ratio(run: MeasuredRun, memory: float) -> float:

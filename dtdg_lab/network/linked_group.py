@@ -171,6 +171,10 @@ class LinkedGroup:
         """Return the clock of the underlying group."""
         return self._group.clock_ns()
 
+    def check(self) -> None:
+        """Raise if the underlying group was aborted."""
+        self._group.check()
+
     def close(self) -> None:
         """Leave the underlying group."""
         self._group.close()

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from dtdg_lab.engine.capabilities import Carries
 from dtdg_lab.training.checkpoint import Checkpoint
 from dtdg_lab.training.recording import StepRecorder
@@ -120,6 +122,7 @@ class CheckpointManager:
         """
         state, carried, started_ns = self._state, self._carried(), time.time_ns()
         if state.group.rank == 0:
+            self._check_exchanges()
             state.checkpoint(carried).save(self._path.with_name(f"{name}.pt"))
             self._recorder.kept(name, state.position, state.position.current_epoch, started_ns)
 
@@ -141,12 +144,19 @@ class CheckpointManager:
         state = self._state
         if state.group.rank != 0:
             return
+        state.group.check()  # the loss is known, so the exchanges before it have ended
         started_ns = time.time_ns()
         at_rest = not isinstance(state.strategy, Carries) or state.strategy.at_rest
         every_s = state.config["checkpoint_every_s"] if at_rest else float("inf")
         written = self._last_good.after_step(loss, every_s, state.checkpoint)
         if written is not None:
             self._recorder.checkpoint(written.position, state.position.current_epoch, started_ns)
+
+    def _check_exchanges(self) -> None:
+        """Wait for exchanges in flight, and raise if they were aborted: the parameters would be invalid."""
+        if self._state.device.startswith("cuda"):
+            torch.cuda.synchronize(self._state.device)
+        self._state.group.check()
 
     def _carried(self) -> dict[str, Any]:
         """Return the strategy's carried state; collective."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import gc
 import traceback
 from collections.abc import Iterator
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import LabError, RunFailedError
-from dtdg_lab.core.system_errors import system_errno
+from dtdg_lab.core.system_errors import is_lack_of_memory
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.systems.step_memory import lower_memory
 
@@ -48,7 +47,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Return True if a device or the machine had no memory left, also as the cause of another error."""
     from torch import OutOfMemoryError
 
-    return any(isinstance(one, OutOfMemoryError) or system_errno(one) == errno.ENOMEM for one in _chain(error))
+    return any(isinstance(one, OutOfMemoryError) or is_lack_of_memory(one) for one in _chain(error))
 
 
 def suggest_memory_remedy(config: RunConfig) -> str:

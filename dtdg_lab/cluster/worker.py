@@ -204,8 +204,9 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, signals: S
         is_known = isinstance(error, OtherRankError)
         if is_known or (isinstance(error, ValueError) and not is_marked_failed(directory, task.attempt)):
             raise
-        trainer, request_log.trainer = request_log.trainer, None
-        raise _named(error, beacon, directory, task, trainer) from error
+        cause = _named(error, beacon, directory, task, request_log.trainer)
+        request_log.trainer = None  # it holds the memory of the run
+        raise cause from error
     return state
 
 

@@ -49,7 +49,7 @@ def system_errno(error: BaseException) -> int | None:
 
     A MemoryError counts as ENOMEM. What a reader raises in place of a refusal (``raise ... from``) counts too.
     """
-    if _is_lack_of_memory(error):
+    if is_lack_of_memory(error):
         return errno.ENOMEM
     if isinstance(error, OSError) and error.errno and error.errno not in _OF_CONTENT:
         return error.errno
@@ -91,11 +91,12 @@ def error_text(error: BaseException) -> str:
 
 def is_explained(error: BaseException) -> bool:
     """Return True if an error is a refusal of the system with a remedy, such as a full disk."""
-    number = errno.ENOMEM if _is_lack_of_memory(error) else error.errno if isinstance(error, OSError) else None
+    number = errno.ENOMEM if is_lack_of_memory(error) else error.errno if isinstance(error, OSError) else None
     return number in _EXPLAINED
 
 
-def _is_lack_of_memory(error: BaseException) -> bool:
+def is_lack_of_memory(error: BaseException) -> bool:
+    """Return True if the machine had no memory left."""
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _NO_MEMORY in str(error))
 
 

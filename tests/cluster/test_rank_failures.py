@@ -49,9 +49,7 @@ def test_a_rank_without_memory_fails_the_run_with_a_remedy_and_the_engines_stay(
     session: Session, config: RunConfig, tmp_path: Path, failing: int
 ) -> None:
     flag, before = tmp_path / "now", pids(session)
-    code = SHORT.format(
-        module="snapshot_groups", strategy="SnapshotGroupStrategy", flag=str(flag), error=OUT_OF_MEMORY
-    )
+    code = SHORT.format(module="snapshot_groups", strategy="SnapshotGroupStrategy", flag=str(flag), error=OUT_OF_MEMORY)
     engine = session._engines.client[session._engines.alive()[failing].id]
     engine.execute(code, silent=True).get(20)
     run = until_step(session.train(config.replace(epochs=30, slow_rank=1 - failing, slow_ms=20.0)), 12)

@@ -17,6 +17,7 @@ from dtdg_lab.config.record_tables import rows_of
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunStoreError, UnknownNameError
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.heartbeat import OtherRankError
 from dtdg_lab.records.lines import read_lines
 from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.testing.training import RecordingRecorder, Trained, train_in_memory
@@ -252,11 +253,33 @@ def test_a_checkpoint_waits_until_earlier_steps_are_recorded(tmp_path: Path) -> 
     assert Checkpoint.load(written).position.step == 5, "the one that waited"
 
 
+def test_values_of_aborted_exchanges_are_not_saved(tmp_path: Path) -> None:
+    train(tmp_path)
+    present = Checkpoint.load(tmp_path / "last.pt")
+
+    def check() -> None:
+        raise OtherRankError("another rank has failed")
+
+    state: Any = SimpleNamespace(
+        group=SimpleNamespace(rank=0, size=2, check=check),
+        device="cpu",
+        strategy=None,
+        position=present.position,
+        config={"checkpoint_every_s": 0.0},
+        checkpoint=lambda carried=None: present,
+    )
+    manager = CheckpointManager(tmp_path / "kept" / "last.pt", state, SimpleNamespace())
+    for save in (lambda: manager.after_step(1.0), lambda: manager.keep("step-00001")):
+        with pytest.raises(OtherRankError):
+            save()
+    assert not (tmp_path / "kept").exists()
+
+
 def test_a_checkpoint_waits_for_the_rows_of_all_ranks_that_make_its_steps(tmp_path: Path) -> None:
     train(tmp_path)
     present, met = Checkpoint.load(tmp_path / "last.pt"), []
     own, other = (RecordWriter(tmp_path / f"rank{rank}.jsonl", rank, 1, flush_s=60) for rank in (0, 1))
-    group: Any = SimpleNamespace(rank=0, size=2, barrier=lambda: met.append(len(read_steps(0))))
+    group: Any = SimpleNamespace(rank=0, size=2, barrier=lambda: met.append(len(read_steps(0))), check=lambda: None)
     journal = StepRecorder(own, PhaseClock("cpu"), SimpleNamespace(between=lambda *_: None), 0)
     file, state = (
         tmp_path / "kept.pt",

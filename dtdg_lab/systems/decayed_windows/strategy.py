@@ -50,6 +50,7 @@ class WindowStep(Step):
         target: newest snapshot of the window.
         after: the previous target in this segment, or the snapshot before the segment.
         ends_segment: True if no later target of the segment follows.
+        following: target of the next step if it is of the same segment, else None.
     """
 
     epoch: int = 0
@@ -57,6 +58,7 @@ class WindowStep(Step):
     target: int = 0
     after: int = -1
     ends_segment: bool = False
+    following: int | None = None
 
 
 class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, DescribesMemory):
@@ -74,6 +76,7 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
         exchanger: exchanges rows for the sequence.
         chunking: of each part's nodes.
         pace: schedules exchanges if there are several ranks.
+        loads_ahead: whether a thread cuts out the snapshots that the next window shrinks first (section 3.5).
 
     Attributes:
         shape: of the windows; can be changed between two steps.
@@ -99,6 +102,7 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
         *,
         chunking: Chunking,
         pace: Pace,
+        loads_ahead: bool = False,
     ) -> None:
         self.context, self.chunking, self.pace = context, chunking, pace
         self.shape = Trapezoid.of(context.config, chunks=chunking.chunks)
@@ -107,7 +111,9 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
         self._model, self._sequence, self._task, self._train = model, sequence, context.task, context.train
         self._exchanger, self._group, self._loss_at = exchanger, group, context.config["loss_at"]
         self._inherits = context.config["late_state"] == "inherit"
-        self._views = ShrunkenViews(sequence.graph, sequence.settings, exchanger, group, model.facts.directions)
+        self._views = ShrunkenViews(
+            sequence.graph, sequence.settings, exchanger, group, model.facts.directions, ahead=loads_ahead
+        )
         self._widths = model.facts.spatial if model.memory == "per_vertex" else ()
         self._epoch = -1
         self._global_order: SurvivalOrder | None = None
@@ -124,10 +130,11 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
         steps: list[WindowStep] = []
         for segment in segments(self._train, seed=self.context.config.seed, epoch=epoch):
             targets = [t for t in segment if self._task.labelled(t)]
-            for target, after in zip(targets, [segment.start - 1, *targets], strict=False):
+            neighbours = zip(targets, [segment.start - 1, *targets], [*targets[1:], None], strict=False)
+            for target, after, following in neighbours:
                 number, groups = len(steps), (len(steps),) if self._group.rank == 0 else ()
-                length, ends = min(target - segment.start + 1, self.shape.window), target == targets[-1]
-                steps.append(WindowStep(number, groups, 1, length, epoch, segment, target, after, ends))
+                length, ends = min(target - segment.start + 1, self.shape.window), following is None
+                steps.append(WindowStep(number, groups, 1, length, epoch, segment, target, after, ends, following))
         return steps
 
     @property
@@ -150,6 +157,7 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
         self._begin_epoch(step.epoch)
         window = window_at(step.segment, step.target, self.shape, after=step.after)
         views = self._window_views(window)
+        self._prepare(step)
         marks("batch")
         run = self._segment(window)
         self._task.prepare(run.at)
@@ -181,6 +189,10 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
         self.carried.drop()
         self.pace.forget()
         self.rows()
+
+    def close(self) -> None:
+        """Stop the loader's thread; idempotent."""
+        self._views.close()
 
     def rows(self) -> RecordRows:
         """Return the recorded rows by table, and forget them."""
@@ -231,6 +243,13 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
         first, edges = window.snapshots.start, self._views.edges
         self._batches.append(BatchRow(window.target, first, window.full, chunks, rows, edges, shrink_s, None))
         return views
+
+    def _prepare(self, step: WindowStep) -> None:
+        """Have the snapshots that the next window shrinks first cut out while this step computes."""
+        if step.following is not None:
+            window = window_at(step.segment, step.following, self.shape, after=step.target)
+            for t, count in zip(window.decayed, window.counts, strict=True):
+                self._views.prepare(t, self._rows.num_rows(count))
 
     def _num_nodes(self, count: int) -> int:
         """Return the rows on all ranks; only models that pick the k best of all nodes need the exact number."""
@@ -436,4 +455,5 @@ def build(context: BuildContext) -> DecayedWindowStrategy:
     overlap = config["overlap"] != "off"
     pace = Pace(context.model, context.group, overlap=overlap, itemsize=itemsize)
     sequence = own_nodes(context, exchanger, awaited=True)
-    return DecayedWindowStrategy(context, sequence, exchanger, chunking=chunking, pace=pace)
+    loads_ahead = not context.device.startswith("cpu")
+    return DecayedWindowStrategy(context, sequence, exchanger, chunking=chunking, pace=pace, loads_ahead=loads_ahead)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -18,11 +20,13 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, LabError, PartitionError, UnsupportedError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
+from dtdg_lab.engine.loader import Loader
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.runs.checkpoints import read_checkpoint
+from dtdg_lab.systems.decayed_windows import shrinking
 from dtdg_lab.systems.decayed_windows import strategy as windows
-from dtdg_lab.systems.decayed_windows.shrinking import survival_order
+from dtdg_lab.systems.decayed_windows.shrinking import Numbering, survival_order
 from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
 from dtdg_lab.systems.decayed_windows.window import Trapezoid
 from dtdg_lab.testing.training import Trained, train_in_memory
@@ -378,3 +382,51 @@ def test_inherited_states_count_as_memory(model: str, tensors: int) -> None:
     states = 0.9 * late * tensors * 16 * 8
     for zero, inherit in zip(peaks["zero"], peaks["inherit"], strict=True):
         assert inherit - zero > states
+
+
+# windows prepared ahead, as on a GPU
+
+
+class CountedLoader(Loader):
+    """A loader with a thread, which counts the values that were requested in time, and those that were not."""
+
+    def __init__(self, counts: Counter[bool]) -> None:
+        super().__init__(ahead=True)
+        self._counts = counts
+
+    def take(self, key: Any, prepare: Any) -> Any:
+        self._counts[key in self._requested] += 1
+        return super().take(key, prepare)
+
+
+def _loader_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("loader")]
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_windows_prepared_in_a_thread_train_alike(parts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, counts = _config(parts=parts), Counter[bool]()
+    plain = _train(config, tmp_path)
+    monkeypatch.setattr(shrinking, "Loader", lambda *, ahead: CountedLoader(counts))
+    ahead = _train(config, tmp_path)
+    assert ahead.losses == plain.losses
+    assert all(torch.equal(ahead.parameters[name], plain.parameters[name]) for name in plain.parameters)
+    assert counts[True] > 3 * counts[False], "only probes of memory ask for what nobody prepared"
+    assert not _loader_threads()
+
+
+def test_a_failure_of_the_preparing_thread_ends_the_step_that_needs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_out = Numbering.cut_out
+
+    def fail_ahead(self: Numbering, snapshot: Any, rows: int) -> Any:
+        if threading.current_thread().name.startswith("loader"):
+            raise DataError("the snapshot cannot be read")
+        return cut_out(self, snapshot, rows)
+
+    monkeypatch.setattr(Numbering, "cut_out", fail_ahead)
+    monkeypatch.setattr(shrinking, "Loader", lambda *, ahead: Loader(ahead=True))
+    with pytest.raises(DataError, match="cannot be read"):
+        _train(_config(), tmp_path)
+    assert not _loader_threads()

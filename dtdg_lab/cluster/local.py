@@ -14,6 +14,7 @@ from dtdg_lab.cluster.assembly import assemble_rank, end_stopped
 from dtdg_lab.cluster.devices import choose_devices, report_devices
 from dtdg_lab.cluster.followed_run import LocalRun
 from dtdg_lab.cluster.preparing import Preparation
+from dtdg_lab.cluster.rank_failure import is_out_of_memory, release_memory, suggest_memory_remedy
 from dtdg_lab.cluster.run_start import RunStart
 from dtdg_lab.cluster.stop_signals import OVERDUE_S, StopSignals
 from dtdg_lab.cluster.stopping_rule import Bench
@@ -97,9 +98,12 @@ def train_here(
                 state = _train(config, directory, stack, signals, progress=progress, bench=bench)
         except BaseException as error:
             if signals.received is None:
-                reason = error_text(error)
+                reason, lacks_memory = error_text(error), is_out_of_memory(error)
+                if lacks_memory:
+                    release_memory(error)
+                    reason = f"{reason.rstrip('.')}. {suggest_memory_remedy(config, in_session=False)}"
                 finish(directory, "failed", reason, 0, attempt=1)
-                if isinstance(error, LabError) or not is_explained(error):
+                if isinstance(error, LabError) or not (lacks_memory or is_explained(error)):
                     raise
                 raise RunFailedError(f"{reason} The run's folder is {directory.path}.") from error
             directory.mark_interrupted(1, signals.received.name, rank=0)  # the signal may have caused the error, too

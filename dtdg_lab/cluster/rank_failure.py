@@ -50,8 +50,13 @@ def is_out_of_memory(error: BaseException) -> bool:
     return any(isinstance(one, OutOfMemoryError) or is_lack_of_memory(one) for one in _chain(error))
 
 
-def suggest_memory_remedy(config: RunConfig) -> str:
-    """Return which change of settings lowers the memory of a rank, and to how much, by the forecast."""
+def suggest_memory_remedy(config: RunConfig, *, in_session: bool = True) -> str:
+    """Return which change of settings lowers the memory of a rank, and to how much, by the forecast.
+
+    Args:
+        config: settings of the run.
+        in_session: whether a session trains the run, which can resume it.
+    """
     try:
         remedy = lower_memory(config, load_for(config))
     except LabError as error:
@@ -59,7 +64,9 @@ def suggest_memory_remedy(config: RunConfig) -> str:
     if remedy is None:
         return "Use more ranks, a smaller hidden, or a device with more memory."
     settings = ", ".join(f"{name}={value!r}" for name, value in remedy.changes.items())
-    call = f"run.resume({settings})" if remedy.is_live else f"session.train(run.config.replace({settings}))"
+    call = f"lab.train(config.replace({settings}))"
+    if in_session:
+        call = f"run.resume({settings})" if remedy.is_live else f"session.train(run.config.replace({settings}))"
     return f"{remedy}: {call}."
 
 

@@ -1,0 +1,58 @@
+"""Devices of a session's engines: what it lists, warns of, and refuses before a run has a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from dtdg_lab.cluster.devices import Gpu
+from dtdg_lab.cluster.engines import Engines
+from dtdg_lab.cluster.session import Session
+from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.core.errors import ConfigError
+
+GPU = Gpu(0, "GPU-1", "NVIDIA H200", 140 << 30)
+
+
+@pytest.fixture
+def report(session: Session, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let both engines report other devices."""
+    alive = Engines.alive
+
+    def change(**facts: object) -> None:
+        changed = lambda self: [replace(one, report=replace(one.report, **facts)) for one in alive(self)]  # noqa: E731
+        monkeypatch.setattr(Engines, "alive", changed)
+
+    return change
+
+
+def test_engines_report_their_processor_and_its_memory(session: Session) -> None:
+    for engine in session.engines().values():
+        assert engine.is_alive and engine.device == "cpu" and engine.name and engine.memory_bytes > 1 << 28
+
+
+def test_too_few_gpus_are_refused_or_left_unused_with_a_warning(
+    session: Session, config: RunConfig, report: Callable[..., None]
+) -> None:
+    report(gpus=(GPU,))
+    assert [engine.device for engine in session.engines().values()] == ["cuda:0", "cpu"]
+    runs = len(session.runs)
+    with pytest.raises(ConfigError, match="1 usable GPU for 2 ranks"):
+        session.train(config.replace(device="cuda"))
+    assert len(session.runs) == runs
+    with pytest.warns(UserWarning, match="Ranks compute on CPUs, since the machine has 1 usable GPU for 2 ranks"):
+        run = session.train(config.replace(epochs=1))
+    assert run.wait(60).status == "finished"
+    report_text = (run.path / "report.html").read_text()
+    assert "Ranks compute on CPUs" in report_text
+
+
+def test_gpus_that_torch_cannot_use_are_named_when_a_session_starts(
+    session: Session, report: Callable[..., None]
+) -> None:
+    report(problem="the driver is too old.")
+    with pytest.warns(UserWarning, match="Engines 0, 1 use no GPU: the driver is too old"):
+        again = Session.attach(session.name)
+    again.detach()

@@ -1,0 +1,36 @@
+"""Training in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from dtdg_lab.cluster.local import train
+from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.core.errors import ConfigError, RunFailedError
+from dtdg_lab.runs.stored_run import open_run
+from dtdg_lab.systems.snapshot_groups.strategy import SnapshotGroupStrategy
+
+CONFIG = RunConfig(system="psg", dataset="growing", generated_nodes=60, generated_edges=120, epochs=1)
+
+
+def test_a_lack_of_memory_is_explained_with_a_setting_that_lowers_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compute(self: SnapshotGroupStrategy, *given: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(SnapshotGroupStrategy, "compute", compute)
+    with pytest.raises(RunFailedError, match=r"CUDA out of memory\. group_window=\d lowers the predicted memory"):
+        train(CONFIG, runs_dir=tmp_path, progress=False)
+    (folder,) = tmp_path.iterdir()
+    summary = open_run(folder).summary
+    assert summary["status"] == "failed" and "lab.train(config.replace(group_window=" in summary["reason"]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_requested_gpu_that_is_missing_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"device='cuda' needs GPUs, but the machine has 0 usable GPUs for 1 rank"):
+        train(CONFIG.replace(device="cuda"), runs_dir=tmp_path, progress=False)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from dtdg_lab.core.errors import NotAvailableError
+from dtdg_lab.kernels.backend_choice import can_use_dgl
 from dtdg_lab.kernels.spmm import import_dgl
 from tests.simulated_tensors import DEVICE
 
@@ -22,7 +23,8 @@ needs_dgl = pytest.mark.skipif(not has_dgl(), reason="dgl is not installed")
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device: kernels are not tested on one")
 backends = pytest.mark.parametrize("backend", ["torch", pytest.param("dgl", marks=needs_dgl)])
 devices = pytest.mark.parametrize("device", ["cpu", DEVICE, pytest.param("cuda:0", marks=[pytest.mark.gpu, needs_gpu])])
-# DGL's build on PyPI has kernels for processors only
+# DGL's build on PyPI has kernels for processors only; others are tested where they pass the probe
+dgl_on_gpu = torch.cuda.is_available() and can_use_dgl("cuda:0", torch.float32)
 places = pytest.mark.parametrize(
     ("backend", "device"),
     [
@@ -30,5 +32,10 @@ places = pytest.mark.parametrize(
         ("torch", DEVICE),
         pytest.param("dgl", "cpu", marks=needs_dgl),
         pytest.param("torch", "cuda:0", marks=[pytest.mark.gpu, needs_gpu]),
+        pytest.param(
+            "dgl",
+            "cuda:0",
+            marks=[pytest.mark.gpu, pytest.mark.skipif(not dgl_on_gpu, reason="no DGL that computes on a GPU")],
+        ),
     ],
 )

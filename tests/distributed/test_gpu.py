@@ -12,6 +12,8 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.engine.strategy import StepMarks
+from dtdg_lab.kernels.backend_choice import can_use_dgl, faster
+from dtdg_lab.kernels.device_memory import device_memory
 from dtdg_lab.training.build import build
 from dtdg_lab.training.clock import PhaseClock
 from dtdg_lab.training.memory import peak_bytes
@@ -38,6 +40,18 @@ def test_a_step_on_the_gpu_is_the_step_on_the_cpu(model: str) -> None:
     assert gpu.loss_sum == pytest.approx(cpu.loss_sum, rel=1e-10)
     assert torch.allclose(on_gpu, on_cpu, rtol=1e-8, atol=1e-12)
     assert gpu_losses == pytest.approx(cpu_losses, rel=1e-10)
+
+
+def test_limits_and_kernels_follow_the_gpu() -> None:
+    config = RunConfig(system="psg", dataset="growing", model="tgcn", layers=2)
+    memory = device_memory("cuda:0")
+    assert 0 < memory.free_bytes <= memory.capacity_bytes
+    built = build(config, load_for(config), SoloGroup(), device="cuda:0")
+    compute = built.compute
+    assert built.sequence.settings.limits == compute.limits
+    assert compute.limits.activation_bytes == int(0.2 * memory.capacity_bytes)
+    assert (compute.seconds is not None) == can_use_dgl("cuda:0", torch.float32)
+    assert built.sequence.backend == compute.backend == faster(compute.seconds or {"torch": 1.0})
 
 
 @pytest.mark.parametrize("settings", [{}, {"decay": "text", "alpha": 0.5}, {"layers": 2, "task": "link"}], ids=str)

@@ -133,6 +133,21 @@ def test_a_device_that_torch_does_not_find_is_named() -> None:
         choose_backend("dgl", device="cuda:1", dtype=torch.float32)
 
 
+def test_dgl_is_not_taken_where_it_runs_out_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def seconds(pulls: Pulls) -> float:
+        if pulls.settings.backend == full:
+            raise torch.OutOfMemoryError
+        return 1.0
+
+    monkeypatch.setattr(Pulls, "seconds", seconds)
+    given: Any = random_graph().snapshots[0], OperatorSettings(), [("gcn", 4)]
+    full = "dgl"
+    assert measure_backends(*given) == {"torch": 1.0} and faster({"torch": 1.0}) == "torch"
+    full = "torch"
+    with pytest.raises(torch.OutOfMemoryError):
+        measure_backends(*given)
+
+
 def test_noise_does_not_choose_dgl() -> None:
     assert [faster({"torch": 1.0, "dgl": seconds}) for seconds in (0.5, 0.95, 1.0, 2.0)] == ["dgl", *["torch"] * 3]
 

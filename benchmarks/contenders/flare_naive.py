@@ -32,6 +32,7 @@ def naive_edges(snapshot: Snapshot, vertices: NDArray[np.int64], parts: NDArray[
 
     References: the variant without shrinking of FlareDTDG section 4.3 (tables 9 and 10).
     """
+    from dtdg_lab.kernels.uploads import as_tensor
     from dtdg_lab.systems.decayed_windows.shrinking import ShrunkenEdges
 
     part = np.full(snapshot.num_nodes, -1, np.int32)
@@ -47,8 +48,10 @@ def naive_edges(snapshot: Snapshot, vertices: NDArray[np.int64], parts: NDArray[
     number[label[:rows]] = np.arange(rows)
     to, of = number[label[rows : rows + edges]], number[label[rows + edges :]]
     order = np.lexsort((sources, to))
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(to, minlength=rows))]).astype(np.int64)
-    return ShrunkenEdges.of(indptr, of[order].astype(np.int32), None if weights is None else weights[order])
+    indptr = as_tensor(np.concatenate([[0], np.cumsum(np.bincount(to, minlength=rows))]).astype(np.int32))
+    indices = as_tensor(of[order].astype(np.int32))
+    # nothing is cut out of these edges again, so they need no levels
+    return ShrunkenEdges(indptr, indices, None if weights is None else as_tensor(weights[order]), indices, np.empty(0))
 
 
 @contextmanager
@@ -77,9 +80,11 @@ def cut_out(
 ) -> dict[str, Any]:
     """The edges of all decayed snapshots of an epoch, without training: seconds, most bytes of arrays, edges.
 
-    The epoch's numbering is made first and counts in its own seconds. Memory is taken in a second pass, which
-    accounting makes slow.
+    The epoch's numbering is made first and counts in its own seconds. Memory is taken in two more passes, which
+    accounting makes slow: the most bytes of arrays, and the most of tensors, as if both came at once.
     """
+    from dtdg_lab.training.memory import peak_bytes
+
     seconds, renumber_s, edges = _pass(snapshots, order, batches, naive=naive)
     tracemalloc.start()
     try:
@@ -87,6 +92,7 @@ def cut_out(
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
+    peak += peak_bytes(lambda: _pass(snapshots, order, batches, naive=naive) and None)
     return {"seconds": seconds, "renumber_s": renumber_s, "edges": edges, "peak_bytes": peak}
 
 

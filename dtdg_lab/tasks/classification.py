@@ -15,7 +15,7 @@ from dtdg_lab.core.errors import DataError, UnsupportedError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import repeats
 from dtdg_lab.graphs.split import Split
-from dtdg_lab.kernels.uploads import upload
+from dtdg_lab.kernels.uploads import as_tensor, upload
 from dtdg_lab.tasks.base import PARTS, Rows, Scores, Task, mean_or_none
 from dtdg_lab.tasks.metrics import accuracy, confusion, f1_of, macro_f1
 
@@ -145,7 +145,7 @@ class Classification(Task):
         key = (0 if self._static else t, part if self._vertex_split is not None else "")
         if key not in self._labels:
             row = self._row(t, part)
-            self._labels[key] = (upload(row, self._device), torch.from_numpy(row), int((row >= 0).sum()))
+            self._labels[key] = (upload(row, self._device), as_tensor(row), int((row >= 0).sum()))
         return self._labels[key]
 
     def prepare(self, snapshots: range) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.kernels.uploads import Uploader, as_tensor, upload, uploader
+from dtdg_lab.kernels.uploads import CudaCopies, Uploader, as_tensor, upload, uploader
 from dtdg_lab.testing.training import train_in_memory
+from tests.backends import needs_gpu
 from tests.pretend_copies import QueuedCopies, pretend_copies
 from tests.small_training import CLASSES, LINK, config_of, train
 
@@ -141,3 +145,71 @@ def test_labels_are_copied_from_pinned_memory(task: dict[str, Any], tmp_path: Pa
         assert train_in_memory(config, graph, tmp_path / "last.pt").losses == plain
     assert copies.unpinned == 0
     assert copies.received
+
+
+class RecordedStream:
+    """A stream that notes what is asked of it."""
+
+    def __init__(self, device: torch.device | None = None) -> None:
+        self.device, self.waits = device, list[Any]()
+
+    def record_event(self) -> str:
+        return "an event"
+
+    def wait_event(self, event: Any) -> None:
+        self.waits.append(event)
+
+
+@pytest.fixture
+def streams(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The stream that is current, last; the processor plays the device."""
+    current: list[Any] = [RecordedStream()]
+
+    @contextmanager
+    def make_current(stream: RecordedStream) -> Iterator[None]:
+        current.append(stream)
+        yield
+        current.pop()
+
+    monkeypatch.setattr(torch.cuda, "Stream", RecordedStream)
+    monkeypatch.setattr(torch.cuda, "stream", make_current)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: current[-1])
+    return current
+
+
+def test_cuda_copies_are_queued_on_a_stream_that_the_current_one_waits_for(
+    streams: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied, used = list[tuple[Any, bool]](), list[Any]()
+    copy = torch.Tensor.copy_
+
+    def noted(target: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
+        copied.append((streams[-1], non_blocking))
+        return copy(target, source)
+
+    monkeypatch.setattr(torch.Tensor, "copy_", noted)
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: used.append(stream))
+    copies, (compute,) = CudaCopies("cpu"), streams
+    target = copies.empty(torch.Size([3]), torch.int64)
+    copies.copy(target, torch.arange(3))
+    ((stream, non_blocking),) = copied
+    assert stream is not compute
+    assert non_blocking
+    copies.wait_there(copies.record(), target)
+    assert compute.waits == ["an event"]
+    assert used == [compute], "its memory is free again only after the computations that use it"
+    assert target.tolist() == [0, 1, 2]
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_arrays_arrive_whole_on_a_gpu_while_it_computes() -> None:
+    pair, busy = Uploader(CudaCopies("cuda:0"), buffer_bytes=1 << 16), torch.rand(4000, 4000, device="cuda:0")
+    arrays = [np.full(size, number, np.int32) for number, size in enumerate([10, 5000, 40_000, 1] * 50)]
+    arrived = []
+    for array in arrays:
+        busy = busy @ busy / 4000
+        arrived.append(pair.upload(array) + 1)
+    assert all(torch.equal(x.cpu(), torch.tensor(array) + 1) for x, array in zip(arrived, arrays, strict=True))
+    for array in ARRAYS:
+        assert torch.equal(pair.upload(array).cpu(), torch.tensor(np.array(array)))

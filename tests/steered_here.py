@@ -19,7 +19,7 @@ from dtdg_lab.testing.training import RecordingRecorder, Script, ScriptedControl
 from dtdg_lab.training import control
 from dtdg_lab.training.assembly import assemble_trainer
 from dtdg_lab.training.control import LocalControl
-from dtdg_lab.training.recording import StepRecorder
+from dtdg_lab.training.recording import FinishedStep, StepRecorder
 from dtdg_lab.training.resource_monitor import ResourceMonitor
 from tests import factories
 
@@ -51,15 +51,14 @@ def steered(config: RunConfig, folder: Path, script: Mapping[int, Any]) -> Store
             super().__init__()
             made.append(self)
 
-    def noted(self: StepRecorder, at: Any, *arguments: Any, **more: Any) -> Any:
-        joules = step(self, at, *arguments, **more)
-        asked = script.get(at.step + 1)
+    def noted(self: StepRecorder, finished: FinishedStep) -> None:
+        step(self, finished)
+        asked = script.get(finished.position.step + 1)
         if isinstance(asked, Mapping):
             made[0].request(dict(asked))
         elif asked is not None:
             made[0].request(asked[0])
             threading.Timer(LATER_S, lambda: [made[0].request(each) for each in asked[1:]]).start()
-        return joules
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(control, "LocalControl", Kept)

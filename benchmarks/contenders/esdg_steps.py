@@ -16,6 +16,7 @@ from contenders.snapshot_groups import pinned
 
 if TYPE_CHECKING:
     from dtdg_lab.config.run_config import RunConfig
+    from dtdg_lab.distributed.all_to_all import ReadTimes
     from dtdg_lab.distributed.group import Group
     from dtdg_lab.training.build import RunComponents
 
@@ -51,8 +52,9 @@ class BothClocks:
         self.wall[phase] += wall_s
         self.cpu[phase] += cpu_s
 
-    def exchange(self, wait_s: float) -> None:
+    def exchange(self, times: ReadTimes) -> None:
         wall_s, cpu_s = self._since()
+        wait_s = times().wait_s
         self.wall["wait"] += min(wait_s, wall_s)
         self.wall["communicate"] += max(0.0, wall_s - wait_s)
         self.cpu["communicate"] += cpu_s
@@ -68,19 +70,22 @@ class BothClocks:
 
 def one_step(built: RunComponents, epoch: int) -> dict[str, Any]:
     """Train an epoch, which is one step, and tell what it took on this rank, what it sent and what it brought."""
+    from dtdg_lab.engine.strategy import read_rows
+
     began_s, clocks = time.perf_counter(), BothClocks()
     built.gradients.zero()
     (work,) = built.strategy.epoch(epoch)
     computed = built.strategy.compute(work, clocks)
     clocks("compute")
     agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
-    clocks.exchange(agreed.wait_s)
+    loss_sum, groups = agreed.sums()
+    clocks.exchange(agreed.times)
     built.optimizer.step()
     clocks("update")
-    seconds, rows = time.perf_counter() - began_s, built.strategy.rows()
+    seconds, rows = time.perf_counter() - began_s, read_rows(built.strategy.rows())
     exchanges, brought = rows.get("exchanges", []), rows.get("transfers", [])
     return {
-        "seconds": seconds, "loss": agreed.loss_sum / agreed.groups,
+        "seconds": seconds, "loss": loss_sum / groups,
         "own": {clock: sum(spent[phase] for phase in OWN)
                 for clock, spent in (("wall", clocks.wall), ("cpu", clocks.cpu))},
         "transfer": {"wall": clocks.wall["transfer"], "cpu": clocks.cpu["transfer"]},

@@ -70,21 +70,24 @@ def step(built: RunComponents, work: Step, clocks: BothClocks) -> float:
     computed = built.strategy.compute(work, clocks)
     clocks("compute")
     agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
-    clocks.exchange(agreed.wait_s)
+    clocks.exchange(agreed.times)
     built.optimizer.step()
     clocks("update")
-    return agreed.loss_sum / max(agreed.groups, 1)
+    loss_sum, groups = agreed.sums()
+    return loss_sum / max(groups, 1)
 
 
 def epoch_of(built: RunComponents, number: int, *, steps: int = 0) -> Row:
     """Train an epoch, or its first steps: what it took on this rank, sent and cut out."""
+    from dtdg_lab.engine.strategy import read_rows
+
     began_s, clocks = time.perf_counter(), BothClocks()
     built.strategy.rows()
     works = built.strategy.epoch(number)
     clocks("batch")
     with BackwardClock() as backward:
         losses = [step(built, work, clocks) for work in works[: steps or None]]
-    seconds, rows = time.perf_counter() - began_s, built.strategy.rows()
+    seconds, rows = time.perf_counter() - began_s, read_rows(built.strategy.rows())
     exchanges, batches = rows.get("exchanges", []), rows.get("batches", [])
     tasks = [row for row in rows.get("tasks", []) if row[3] and row[4]]  # both times are known
     behind = [row for row in exchanges if row[1] == "backward"]

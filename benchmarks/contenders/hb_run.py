@@ -166,12 +166,13 @@ class RankRun:
             time.sleep(self._slow_s)
         clocks("compute")
         agreed = self._pacing.exchange(computed)
-        clocks.exchange(agreed.wait_s)
+        clocks.exchange(agreed.times)
         built.optimizer.step()
         clocks("update")
         word = self._pacing.agreed()
         clocks("communicate")
-        loss = agreed.loss_sum / max(agreed.groups, 1)
+        loss_sum, groups = agreed.sums()
+        loss = loss_sum / max(groups, 1)
         decided = None
         if self._adaptive is not None:
             decided = self._adaptive.decide_after_step(loss, time.perf_counter() - began_s)
@@ -199,12 +200,14 @@ class RankRun:
         return None if self._adaptive is None else self._adaptive.decide_after_evaluation(scores.loss)
 
     def _take_down(self, clocks: BothClocks, seconds: float) -> None:
+        from dtdg_lab.engine.strategy import read_rows
+
         self.seconds, self.steps = self.seconds + seconds, self.steps + 1
         for name, phases in NAMED.items():
             self.spent[name] += sum(clocks.wall[phase] for phase in phases)
         if self._adaptive is not None and self._adaptive.decides:
             self.spent["rl"] += clocks.wall["rl"]
-        rows = self.built.strategy.rows()
+        rows = read_rows(self.built.strategy.rows())
         source = TABLES["targets"].index("source") - 2  # step and epoch are the loop's
         self.sources.update(row[source] for row in rows.get("targets", ()))
         for row in rows.get("reservoir", ()):

@@ -38,7 +38,7 @@ def prepare(case: Case, graph: DynamicGraph, system: str = "flaredtdg", *, devic
             computed = built.strategy.compute(work, StepMarks())
             built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
             built.optimizer.step()
-            lost += computed.loss_sum
+            lost += float(computed.loss_sum)
         built.strategy.rows()  # nobody records what was taken down
         return lost / len(works)
 

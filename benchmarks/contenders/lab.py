@@ -39,4 +39,4 @@ def prepare(case: Case, graph: DynamicGraph, *, device: str = "cpu") -> Epoch:
     task = Regression(graph, Split(everything, range(0), range(0)), device=device)
     layout = SingleStrategy(model, sequence, task, everything)
     (work,) = layout.epoch(0)
-    return adam(list(model.parameters()), lambda: layout.compute(work, StepMarks()).loss_sum)
+    return adam(list(model.parameters()), lambda: float(layout.compute(work, StepMarks()).loss_sum))

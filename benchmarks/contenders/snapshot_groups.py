@@ -57,6 +57,8 @@ def one_epoch(built: RunComponents, epoch: int) -> dict[str, Any]:
 
     Own are forward, backward and update, without what is waited for and exchanged.
     """
+    from dtdg_lab.engine.strategy import read_rows
+
     wall, cpu, lost, count, wait_s, times = [], [], 0.0, 0, 0.0, []
     began = time.perf_counter()
     for work in built.strategy.epoch(epoch):
@@ -70,9 +72,10 @@ def one_epoch(built: RunComponents, epoch: int) -> dict[str, Any]:
         built.optimizer.step()
         wall.append(own_s + time.perf_counter() - start_s)
         cpu.append(own_cpu + time.process_time() - start_cpu)
-        wait_s += agreed.wait_s + phases.wait_s
-        lost, count = lost + agreed.loss_sum, count + agreed.groups
-        rows = built.strategy.rows().get("groups", [])
+        wait_s += agreed.times().wait_s + phases.wait_s
+        loss_sum, groups = agreed.sums()
+        lost, count = lost + loss_sum, count + groups
+        rows = read_rows(built.strategy.rows()).get("groups", [])
         times += [(group, (end_ns - start_ns) * 1e-9, cpu_s) for group, start_ns, end_ns, cpu_s in rows]
         if getattr(built.strategy, "scheduling", None) is not None:
             built.strategy.scheduling.observe(rows)

@@ -122,9 +122,10 @@ def epochs(rank: int, ranks: int, address: str, configs: Sequence[RunConfig], tu
     import torch
 
     from dtdg_lab.datasets.names import load_for
+    from dtdg_lab.engine.strategy import read_rows
     from dtdg_lab.testing.processes import join_group
     from dtdg_lab.training.build import build
-    from dtdg_lab.training.clock import PhaseClock
+    from dtdg_lab.training.clock import PhaseClock, seconds_by_phase
 
     device = "cpu" if configs[0].device == "cpu" else f"cuda:{rank}"
     group = join_group(rank, ranks, address, device=device)
@@ -134,15 +135,15 @@ def epochs(rank: int, ranks: int, address: str, configs: Sequence[RunConfig], tu
     for turn in range(WARM_UPS + turns):
         for built, own in zip(runs, found, strict=True):
             group.all_reduce(torch.zeros(1, device=device))  # so that all begin at once
-            clock, brought = PhaseClock(device), 0
+            clock, brought = PhaseClock(group.device_clock), 0
             for work in built.strategy.epoch(turn):
                 built.gradients.zero()
                 computed = built.strategy.compute(work, clock)
                 built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
                 built.optimizer.step()
-                brought += sum(row[1] for row in built.strategy.rows().get("transfers", []))
+                brought += sum(row[1] for row in read_rows(built.strategy.rows()).get("transfers", []))
             clock("update")
-            spent = clock.seconds()
+            spent = seconds_by_phase(clock.intervals())
             if turn >= WARM_UPS:
                 own.append({"epoch_s": sum(spent.values()), "transfer_s": spent["transfer"], "bytes": brought})
     group.all_reduce(torch.zeros(1, device=device))

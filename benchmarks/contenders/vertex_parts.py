@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dtdg_lab.config.run_config import RunConfig
+    from dtdg_lab.distributed.all_to_all import ReadTimes
     from dtdg_lab.distributed.group import Group
 
 WARM_UPS = 2
@@ -47,9 +48,9 @@ class Phases:
     def block(self, number: int, way: str) -> None:
         """Nothing: a step is timed as a whole."""
 
-    def exchange(self, wait_s: float) -> None:
+    def exchange(self, times: ReadTimes) -> None:
         now_s = time.perf_counter()
-        wait_s = min(wait_s, now_s - self._last_s)
+        wait_s = min(times().wait_s, now_s - self._last_s)
         self.wait_s += wait_s
         self.rows_s += now_s - self._last_s - wait_s
         self._last_s = now_s
@@ -69,19 +70,22 @@ def epoch_of(config: RunConfig, group: Group) -> tuple[Callable[[], dict[str, An
         facts["predicted_bytes"] = sum(_total(predicted[way]) for way in ("forward", "backward"))
 
     def epoch() -> dict[str, Any]:
+        from dtdg_lab.engine.strategy import read_rows
+
         phases, sent = Phases(), group.bytes_sent
         began, cpu_s = time.perf_counter(), time.process_time()
         built.gradients.zero()
         (work,) = built.strategy.epoch(0)
         computed = built.strategy.compute(work, phases)
         agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
+        loss_sum, groups = agreed.sums()
         built.optimizer.step()
         seconds, cpu_s = time.perf_counter() - began, time.process_time() - cpu_s
-        links = built.strategy.rows().get("links", [])
+        links = read_rows(built.strategy.rows()).get("links", [])
         return {
             "seconds": seconds, "cpu_s": cpu_s,
-            "wait_s": phases.wait_s + agreed.wait_s, "rows_s": phases.rows_s,
-            "loss": agreed.loss_sum / agreed.groups, "rows_bytes": sum(link[-1] for link in links),
+            "wait_s": phases.wait_s + agreed.times().wait_s, "rows_s": phases.rows_s,
+            "loss": loss_sum / groups, "rows_bytes": sum(link[-1] for link in links),
             "all_bytes": group.bytes_sent - sent, "vertex_snapshots": computed.vertex_snapshots,
         }  # fmt: skip
 

@@ -167,7 +167,7 @@ def _train(
     line = stack.enter_context(PreparationLine())
     trainer, _ = assemble_rank(
         directory,
-        SoloGroup(),
+        SoloGroup(device),
         start,
         stack,
         recorder=recorder,

@@ -39,22 +39,24 @@ def find_stops(config: RunConfig, device: str) -> tuple[str, ...]:
     Raises:
         LabError: the config cannot be built on this machine.
     """
-    components = build(config.replace(device="cuda"), load_for(config), SoloGroup(), device=device)
+    group = SoloGroup(device)
+    components = build(config.replace(device="cuda"), load_for(config), group, device=device)
     try:
         if isinstance(components.strategy, RunsInBackground):
             components.strategy.open()
         steps = components.strategy.epoch(0)
-        _make_step(components, steps[0], device)
+        clock = PhaseClock(group.device_clock)
+        _make_step(components, steps[0], clock)
         with _watched() as stops:
-            _make_step(components, steps[-1], device)
+            _make_step(components, steps[-1], clock)
     finally:
         components.close()
     return tuple(sorted(set(stops)))
 
 
-def _make_step(components: RunComponents, step: Step, device: str) -> None:
+def _make_step(components: RunComponents, step: Step, clock: PhaseClock) -> None:
     components.gradients.zero()
-    result = components.strategy.compute(step, PhaseClock(device))
+    result = components.strategy.compute(step, clock)
     components.gradients.exchange(version=0, loss_sum=result.loss_sum, groups=result.groups)
     components.optimizer.step()
 

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,6 +24,7 @@ from dtdg_lab.core.errors import ClusterError, ConfigError, PlanError
 from dtdg_lab.distributed.all_to_all import Arrived, GroupMembers, NothingPending, PendingRows, check_counts, start_rows
 from dtdg_lab.distributed.heartbeat import OtherRankError
 from dtdg_lab.distributed.store import SignedStore
+from dtdg_lab.kernels.device_clock import DeviceClock, Flight, clock_of
 
 _TYPES = ("uint8", "int32", "int64", "float64")
 
@@ -153,11 +154,21 @@ class Group(Protocol):
     bytes_sent: int
     bytes_received: int
 
+    @property
+    def device_clock(self) -> DeviceClock:
+        """Clock of this rank's device."""
+
     def all_reduce(self, flat: Tensor) -> None:
         """Sum over ranks, in place."""
 
+    def start_sum(self, flat: Tensor) -> Flight:
+        """Start a sum over ranks, in place; the tensor must not change until its end."""
+
     def gather_rows(self, rows: Tensor, counts: list[int]) -> Tensor:
         """Gather the ranks' rows in rank order, (sum(counts), F); rank r has ``counts[r]`` rows; no gradient."""
+
+    def gather_on_host(self, row: Tensor) -> Tensor:
+        """Gather a small row of the host from each rank, (n,) -> (R, n), without waiting for the devices."""
 
     def start_exchange(
         self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, tag: Sequence[int] = ()
@@ -217,18 +228,32 @@ class Group(Protocol):
 
 
 class SoloGroup:
-    """A single process: every exchange is the identity and sends nothing."""
+    """A single process: every exchange is the identity and sends nothing.
 
-    def __init__(self) -> None:
+    Args:
+        device: device of the process.
+        clock: clock of the device; a new one if None.
+    """
+
+    def __init__(self, device: str = "cpu", *, clock: DeviceClock | None = None) -> None:
         self.rank, self.size, self.bytes_sent, self.bytes_received = 0, 1, 0, 0
         self.store: Any = None
+        self.device_clock: DeviceClock = clock or clock_of(device)
 
     def all_reduce(self, flat: Tensor) -> None:
         """Do nothing: the sum over one rank is its own tensor."""
 
+    def start_sum(self, flat: Tensor) -> Flight:
+        """Return a flight that has ended."""
+        return self.device_clock.launch(lambda: None)
+
     def gather_rows(self, rows: Tensor, counts: list[int]) -> Tensor:
         """Return the rows."""
         return rows
+
+    def gather_on_host(self, row: Tensor) -> Tensor:
+        """Return the row alone."""
+        return row.unsqueeze(0)
 
     def start_exchange(
         self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, tag: Sequence[int] = ()
@@ -286,17 +311,30 @@ class ProcessGroup:
     """Device of the tensors that are exchanged."""
     _offset_ns: int = 0
     _whole: ProcessGroup | None = field(default=None, repr=False)  # the parent of a subgroup
+    clock: InitVar[DeviceClock | None] = None  # a new one of the device if None
+    device_clock: DeviceClock = field(init=False, repr=False)
     _members: GroupMembers = field(init=False, repr=False)
     _splits: dict[int, tuple[Group, Group]] = field(default_factory=dict, repr=False)
     _beside: tuple[dist.ProcessGroup, Any] | None = field(default=None, init=False, repr=False)
     _is_aborted: bool = field(default=False, init=False, repr=False)
     _leaving: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+    _on_host: dist.ProcessGroup | None = field(default=None, init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        self._members = GroupMembers(self.rank, range(self.size), self.clock_ns)
+    def __post_init__(self, clock: DeviceClock | None) -> None:
+        self.device_clock = clock or clock_of(self.device, waits=self.wire != self.device)
+        self._members = GroupMembers(self.rank, range(self.size), self.clock_ns, self.device_clock)
 
     @classmethod
-    def join(cls, store: Any, rank: int, size: int, *, device: str = "cpu", shares_gpus: bool = False) -> ProcessGroup:
+    def join(
+        cls,
+        store: Any,
+        rank: int,
+        size: int,
+        *,
+        device: str = "cpu",
+        shares_gpus: bool = False,
+        clock: DeviceClock | None = None,
+    ) -> ProcessGroup:
         """Form the group through a store that all ranks reach, and leave any earlier group.
 
         Args:
@@ -305,6 +343,7 @@ class ProcessGroup:
             size: number of processes.
             device: device of this rank.
             shares_gpus: whether some ranks have the same GPU, which NCCL refuses.
+            clock: clock of the device; a new one if None.
 
         Raises:
             ClusterError: the processes could not connect; the message says what to check.
@@ -328,7 +367,7 @@ class ProcessGroup:
                 f"rank {rank} of {size} could not join the {backend} group: {error}. Check that the machines of all "
                 "ranks reach each other, and that GLOO_SOCKET_IFNAME names an interface that they share."
             ) from error
-        group = cls(rank, size, store, device, wire=device if backend == "nccl" else "cpu")
+        group = cls(rank, size, store, device, wire=device if backend == "nccl" else "cpu", clock=clock)
         group._agree_on_clock()
         return group
 
@@ -343,10 +382,19 @@ class ProcessGroup:
 
     def all_reduce(self, flat: Tensor) -> None:
         """Sum over ranks, in place."""
+        self._count_sum(flat)
         on_wire = flat.to(self.wire)
         dist.all_reduce(on_wire, group=self._members.process_group)
         if on_wire is not flat:
             flat.copy_(on_wire)
+
+    def start_sum(self, flat: Tensor) -> Flight:
+        """Start a sum over ranks, in place, without a copy: on the device of the group's exchanges."""
+        self._count_sum(flat)
+        process_group = self._members.process_group
+        return self.device_clock.launch(lambda: dist.all_reduce(flat, group=process_group, async_op=True))
+
+    def _count_sum(self, flat: Tensor) -> None:
         moved = 2 * flat.numel() * flat.element_size() * (self.size - 1) // self.size
         self._count(moved, moved)
 
@@ -360,6 +408,17 @@ class ProcessGroup:
         moved = padded.numel() * padded.element_size() * (self.size - 1)
         self._count(moved, moved)
         return torch.cat([share[:count] for share, count in zip(shares, counts, strict=True)]).to(rows.device)
+
+    def gather_on_host(self, row: Tensor) -> Tensor:
+        """Gather through gloo, also beside NCCL. A subgroup of GPUs has no gloo, and waits for its devices."""
+        if not self.device_clock.is_late or self._whole is not None:
+            return self.gather_rows(row.unsqueeze(0).to(self.device), [1] * self.size).cpu()
+        if self._on_host is None:
+            self._on_host = dist.new_group(backend="gloo", timeout=COLLECTIVE_TIMEOUT)
+        rows = [torch.empty_like(row) for _ in range(self.size)]
+        dist.all_gather(rows, row, group=self._on_host)
+        self._count(*[row.nbytes * (self.size - 1)] * 2)
+        return torch.stack(rows)
 
     def start_exchange(
         self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, tag: Sequence[int] = ()
@@ -384,13 +443,20 @@ class ProcessGroup:
         if len(parts) == 1:
             return self
         if len(parts) == self.size:
-            return SoloGroup()
+            return SoloGroup(self.device)
         numbers, process_group = new_subgroup(parts, self.rank, COLLECTIVE_TIMEOUT)
         rank = numbers.index(self.rank)
         part = ProcessGroup(
-            rank, len(numbers), self.store, self.device, wire=self.wire, _offset_ns=self._offset_ns, _whole=self
+            rank,
+            len(numbers),
+            self.store,
+            self.device,
+            wire=self.wire,
+            _offset_ns=self._offset_ns,
+            _whole=self,
+            clock=self.device_clock,
         )
-        part._members = GroupMembers(rank, numbers, self.clock_ns, process_group)
+        part._members = GroupMembers(rank, numbers, self.clock_ns, self.device_clock, process_group)
         return part
 
     def second_group(self) -> tuple[dist.ProcessGroup, Any]:
@@ -462,7 +528,7 @@ class ProcessGroup:
     def close(self) -> None:
         """Leave the group and its subgroups; a subgroup closes with its parent."""
         self._splits.clear()
-        self._beside = None
+        self._beside = self._on_host = None
         with self._leaving:
             if self._whole is None and dist.is_initialized():
                 dist.destroy_process_group()
@@ -477,7 +543,7 @@ class _StagedRows:
 
     def wait(self) -> Arrived:
         arrived = self.pending.wait()
-        return replace(arrived, rows=arrived.rows.to(self.device))
+        return Arrived(arrived.rows.to(self.device), arrived.times)
 
 
 def hash_of_host() -> int:

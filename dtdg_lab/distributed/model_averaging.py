@@ -24,6 +24,7 @@ from dtdg_lab.distributed.averager import (
 from dtdg_lab.distributed.group import Group, ProcessGroup
 from dtdg_lab.distributed.heartbeat import Heartbeat, OtherRankError
 from dtdg_lab.distributed.shared_steps import SharedSteps
+from dtdg_lab.kernels.device_clock import DeviceClock, Flight, clock_of
 
 _POLL_S = 0.002  # polling interval of a round while idle
 _MAX_POLL_S = 0.05  # maximum polling interval for a new round, and so the maximum delay of a stop
@@ -74,6 +75,7 @@ class ModelAverager(Averager):
         share: this rank's weight in the final round, above 0.
         name: unique among the averagers of one store.
         count: called with the bytes sent (equal to those received) when a round is joined.
+        clock: clock of the parameters' device; a new one if None.
 
     Raises:
         ConfigError: ``parameters`` is empty or of other types, a time is out of bounds, ``name`` was used on this
@@ -100,6 +102,7 @@ class ModelAverager(Averager):
         share: float = 1.0,
         name: str = "averaging",
         count: Callable[[int], None] = lambda moved: None,
+        clock: DeviceClock | None = None,
     ) -> None:
         self._parameters = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
         _check(self._parameters)
@@ -110,10 +113,12 @@ class ModelAverager(Averager):
         self._naming_s = 2 * limit_s if naming_s is None else naming_s
         self._group, self._store, self._name, self._count = group, store, name, count
         first = self._parameters[0]
+        self._clock = clock or clock_of(str(first.device))
         size = sum(tensor.numel() for tensor in self._parameters)
         self._copy = torch.empty(size, dtype=first.dtype, device=first.device)
         self._buffer = torch.empty(size + _SLOTS, dtype=first.dtype, device=first.device)
-        self._work: dist.Work | None = None
+        self._flight: Flight | None = None  # round in flight
+        self._read_slots: Callable[[], torch.Tensor] = lambda: self._buffer[-_SLOTS:]
         self._announced, self._joined_weight, self._carried = 0, 0.0, start.version
         self._share, self._ready, self._gathering = share, False, False
         self._next_poll_s = 0.0
@@ -218,11 +223,11 @@ class ModelAverager(Averager):
         nap_s = _POLL_S / 10  # grows, since ranks may be far apart
         while True:
             self._heartbeat.check()
-            work = self._work
+            flight = self._flight
             self._apply_if_complete()
-            if work is not None and self._work is None:
+            if flight is not None and self._flight is None:
                 received()
-            if self._work is None:
+            if self._flight is None:
                 if self._rank == 0 and self._add("done", 0) == self._ranks:
                     self._add("end", self._number + 1)
                     return
@@ -239,13 +244,13 @@ class ModelAverager(Averager):
             self._announced = self._add("round", 0)
             # polling costs a round trip to the store: ten polls a period are enough
             self._next_poll_s = now_s + max(_POLL_S, min(self.every_s / 10, _MAX_POLL_S))
-        if self._work is None and self._rank == 0 and self._is_due(now_s):
+        if self._flight is None and self._rank == 0 and self._is_due(now_s):
             self._announced = self._add("round", 1)
             self._last_round_s = now_s
         if self._announced >= _FAILURE:
             self._heartbeat.check_failures()
             self._heartbeat.check()
-        elif self._work is None and self._announced > self._number:
+        elif self._flight is None and self._announced > self._number:
             self._join()
 
     def _is_due(self, now_s: float) -> bool:
@@ -253,11 +258,11 @@ class ModelAverager(Averager):
 
     def _average_now(self) -> None:
         """Join the next round as soon as rank 0 announces it, and wait for the mean."""
-        while self._work is None:
+        while self._flight is None:
             self._next_poll_s = 0.0
             self._serve()
             self._heartbeat.check()
-            if self._work is None:
+            if self._flight is None:
                 time.sleep(_POLL_S / 10)
         self._wait()
 
@@ -277,8 +282,10 @@ class ModelAverager(Averager):
             control_state = checked_control(self._newest_state)
         torch.cat([tensor.detach().reshape(-1) for tensor in self._parameters], out=self._copy)
         torch.mul(self._copy, weight, out=self._buffer[:-_SLOTS])
-        self._buffer[-_SLOTS:] = self._buffer.new_tensor([weight, *control_state, period_s])
-        self._work = dist.all_reduce(self._buffer, group=self._group, async_op=True)
+        slots = torch.tensor([weight, *control_state, period_s], dtype=self._buffer.dtype)
+        self._buffer[-_SLOTS:] = self._clock.send(slots)
+        self._flight = self._clock.launch(lambda: dist.all_reduce(self._buffer, group=self._group, async_op=True))
+        self._read_slots = self._flight.read_back(self._buffer[-_SLOTS:])
         self._number += 1
         self._carried = max(self._carried, control_state.version)
         self._joined_step, self._joined_weight = self.step, weight
@@ -287,14 +294,14 @@ class ModelAverager(Averager):
         self._count(moved)
 
     def _apply_if_complete(self, *, last: bool = False) -> None:
-        if self._work is None or not self._work.is_completed():
+        if self._flight is None or not self._flight.has_ended():
             return
         try:
-            self._work.wait()
+            self._flight.join()
         except RuntimeError as error:
             self._fail_on(error)
-        self._work = None
-        weights, version, choice, period_s = self._buffer[-_SLOTS:].tolist()
+        self._flight = None
+        weights, version, choice, period_s = self._read_slots().tolist()
         self.agreed = ControlState(round(version), round(choice))
         if self._rank != 0:
             self._every_s = period_s
@@ -315,17 +322,17 @@ class ModelAverager(Averager):
             offset += tensor.numel()
 
     def _wait(self, *, last: bool = False) -> None:
-        while self._work is not None:
+        while self._flight is not None:
             self._heartbeat.check()
             self._apply_if_complete(last=last)
-            if self._work is not None:
+            if self._flight is not None:
                 time.sleep(_POLL_S / 10)
 
     def _follow(self, replay: list[Round]) -> None:
         """Replay the recorded rounds of this step."""
         while replay and not replay[0].is_last:
             event = replay[0]
-            if self._work is None:
+            if self._flight is None:
                 if event.joined_step > self.step:
                     return
                 if event.joined_step != self.step:
@@ -341,7 +348,7 @@ class ModelAverager(Averager):
     def _follow_to_the_end(self, replay: list[Round]) -> tuple[ControlState, float]:
         """Replay the remaining rounds; return the control state and weight of the final round."""
         self._follow(replay)
-        if self._work is not None or (replay and not replay[0].is_last):
+        if self._flight is not None or (replay and not replay[0].is_last):
             raise does_not_fit(replay[0], self.step)
         return (replay[0].control_state, replay[0].weight) if replay else (self.agreed, self._share)
 
@@ -440,4 +447,5 @@ def averager_for(
         share=share,
         name=name,
         count=count,
+        clock=group.device_clock,
     )

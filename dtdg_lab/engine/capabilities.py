@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.distributed.group import Group
     from dtdg_lab.energy.readers import Reading
-    from dtdg_lab.engine.strategy import RecordRows, Strategy
+    from dtdg_lab.engine.strategy import ReadRows, Strategy
     from dtdg_lab.network.emulated_network import SlowableLinks
     from dtdg_lab.records.events import Event
 
@@ -53,7 +53,7 @@ class StepOutcome:
     seconds: float
     communicate_s: float
     readings: tuple[Reading, ...]
-    rows: RecordRows
+    rows: ReadRows
 
 
 class Reconfigurable(ABC):
@@ -104,12 +104,13 @@ class Adaptive(ABC):
         """Whether this rank makes decisions, which are recorded in ``decisions``."""
 
     @abstractmethod
-    def decide_after_step(self, loss: float | None, seconds: float) -> DecisionRow | None:
+    def decide_after_step(self, loss: float | None, seconds: float, *, steps_ago: int = 0) -> DecisionRow | None:
         """Return the decision after a step; None if none is due.
 
         Args:
             loss: loss of the step on this rank; None if it had no labels.
             seconds: duration of the step.
+            steps_ago: steps made since; 1 on a GPU, whose times and losses are read one step later.
         """
 
     @abstractmethod
@@ -234,5 +235,5 @@ class ServesFeatures(ABC):
         """Return the links that emulated congestion slows; collective."""
 
     @abstractmethod
-    def fetched(self, rows: RecordRows) -> Fetched:
+    def fetched(self, rows: ReadRows) -> Fetched:
         """Return the features that a step fetched, computed from its recorded rows."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import Tensor
+
 from dtdg_lab.core.errors import UnsupportedError
+from dtdg_lab.distributed.all_to_all import ReadTimes
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.tasks.base import Task
 
@@ -20,7 +24,14 @@ if TYPE_CHECKING:
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.records.events import Event
 
-RecordRows = Mapping[str, Sequence[tuple[Any, ...]]]  # table -> rows without step and epoch, mostly named tuples
+Rows = Sequence[tuple[Any, ...]]  # without step and epoch, mostly named tuples
+ReadRows = Mapping[str, Rows]  # by table
+RecordRows = Mapping[str, Rows | Callable[[], Rows]]  # a function returns rows of times, which are read later
+
+
+def read_rows(rows: RecordRows) -> ReadRows:
+    """Return the rows by table; on a GPU call it when the next step ends, since it may wait for the device."""
+    return {table: table_rows() if callable(table_rows) else table_rows for table, table_rows in rows.items()}
 
 
 class StepMarks:
@@ -29,8 +40,8 @@ class StepMarks:
     def __call__(self, phase: str) -> None:
         """End a phase, which began at the last mark."""
 
-    def exchange(self, wait_s: float) -> None:
-        """End an exchange, which began at the last mark with ``wait_s`` seconds of waiting."""
+    def exchange(self, times: ReadTimes) -> None:
+        """End an exchange; this rank has waited for it since the last mark."""
 
     def block(self, number: int, pass_name: str) -> None:
         """Begin time block ``number`` in the pass ``forward``, ``rerun`` (recompute) or ``backward``."""
@@ -58,14 +69,23 @@ class StepResult:
     """A rank's result of a step.
 
     Attributes:
-        loss_sum: sum of its groups' mean losses; of a group shared by several ranks, its share.
+        loss_sum: sum of its groups' mean losses; of a group shared by several ranks, its share. A float64 scalar on
+            the rank's device (:func:`loss_sum`), since a number would make the host wait for a GPU.
         groups: number of its snapshot groups; only one of the ranks that share a group counts it.
         vertex_snapshots: nodes of all snapshots of all groups, also those that the loss does not use.
     """
 
-    loss_sum: float
+    loss_sum: Tensor | float
     groups: int
     vertex_snapshots: int
+
+
+def loss_sum(losses: Iterable[Tensor], device: str) -> Tensor:
+    """Return the sum of scalars in their order, in float64 on the device; no host waits for it."""
+    total = torch.zeros((), dtype=torch.float64, device=device)
+    for loss in losses:
+        total = total + loss.detach().double()
+    return total
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from torch import Tensor
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.distributed.all_to_all import Arrived, PendingRows
 from dtdg_lab.distributed.group import Group, SoloGroup, columns_of, rows_of
+from dtdg_lab.kernels.device_clock import DeviceClock, Flight
 from dtdg_lab.network.links import LinkState
 
 
@@ -24,12 +25,12 @@ class _Lines:
 
     Attributes:
         links: (R, R) the current links.
-        free_s: for each rank of the run, the time at which its link to this rank becomes free.
+        free_ns: for each rank of the run, when its link to this rank becomes free, since the Unix epoch.
         flying: exchanges whose arrival is not computed yet, in the order of their starts.
     """
 
     links: LinkState
-    free_s: list[float]
+    free_ns: list[int]
     flying: deque[_LateRows] = field(default_factory=deque)
 
 
@@ -52,11 +53,16 @@ class LinkedGroup:
     def __init__(self, group: Group, links: LinkState | None = None) -> None:
         self.rank, self.size, self.store = group.rank, group.size, group.store
         self._group = group
-        self._lines = _Lines(LinkState.clean(self.size), [0.0] * self.size)
+        self._lines = _Lines(LinkState.clean(self.size), [0] * self.size)
         self._numbers = list(range(self.size))
         self._splits: dict[int, tuple[Group, Group]] = {}
         if links is not None:
             self.set_links(links)
+
+    @property
+    def device_clock(self) -> DeviceClock:
+        """Clock of the underlying group."""
+        return self._group.device_clock
 
     @property
     def inner(self) -> Group:
@@ -76,7 +82,7 @@ class LinkedGroup:
         Raises:
             PlanError: the links have another number of ranks.
         """
-        ranks = len(self._lines.free_s)
+        ranks = len(self._lines.free_ns)
         if links.parts != ranks:
             raise PlanError(
                 f"links between {links.parts} ranks do not fit a group of {ranks}. Give one row and one column for "
@@ -124,7 +130,7 @@ class LinkedGroup:
             for number, count in zip(self._numbers, receive_counts, strict=True)
             if count and number != own_number
         ]
-        late = _LateRows(pending, transfers, self._lines)
+        late = _LateRows(pending, transfers, self._lines, self.device_clock)
         self._lines.flying.append(late)
         return late
 
@@ -151,9 +157,17 @@ class LinkedGroup:
         """Sum over ranks by the underlying group."""
         self._group.all_reduce(flat)
 
+    def start_sum(self, flat: Tensor) -> Flight:
+        """Start a sum by the underlying group."""
+        return self._group.start_sum(flat)
+
     def gather_rows(self, rows: Tensor, counts: list[int]) -> Tensor:
         """Gather rows by the underlying group."""
         return self._group.gather_rows(rows, counts)
+
+    def gather_on_host(self, row: Tensor) -> Tensor:
+        """Gather rows of the host by the underlying group."""
+        return self._group.gather_on_host(row)
 
     def broadcast_array(self, array: NDArray[Any] | None) -> NDArray[Any]:
         """Broadcast an array by the underlying group."""
@@ -191,41 +205,35 @@ class _Transfer:
 
 
 class _LateRows:
-    """Pending rows that arrive when the last of them has passed its link."""
+    """Pending rows that arrive when the last of them has passed its link. Also on a GPU the host sleeps until then."""
 
-    def __init__(self, pending: PendingRows, transfers: list[_Transfer], lines: _Lines) -> None:
-        self._pending, self._transfers, self._lines = pending, transfers, lines
-        self._started_s = time.perf_counter()
-        self._flight_s: float | None = None
+    def __init__(self, pending: PendingRows, transfers: list[_Transfer], lines: _Lines, clock: DeviceClock) -> None:
+        self._pending, self._transfers, self._lines, self._clock = pending, transfers, lines, clock
+        self._due_ns: int | None = None
         self._arrived: Arrived | None = None
 
     def wait(self) -> Arrived:
         """Wait for the rows, and sleep for the rest of their emulated flight."""
         if self._arrived is None:
-            entered_s = time.perf_counter()
-            while self._flight_s is None:  # earlier exchanges pass the links first
+            entered_ns = self._clock.host_ns()
+            while self._due_ns is None:  # earlier exchanges pass the links first
                 self._lines.flying.popleft().compute_flight()
-            arrived, due_s = self._pending.wait(), self._started_s + self._flight_s
-            if (left_s := due_s - time.perf_counter()) > 0:
-                time.sleep(left_s)
-            exposed_s = min(max(0.0, due_s - entered_s), self._flight_s)
-            wait_s = min(max(0.0, arrived.all_started_s - entered_s), exposed_s)
-            self._arrived = replace(
-                arrived, wait_s=wait_s, in_flight_s=self._flight_s, exposed_s=exposed_s, started_s=self._started_s
-            )
+            arrived, due_ns = self._pending.wait(), self._due_ns
+            if (left_ns := due_ns - self._clock.host_ns()) > 0:
+                time.sleep(left_ns * 1e-9)
+            times = replace(arrived.times(), ended_ns=due_ns, entered_ns=entered_ns)
+            self._arrived = Arrived(arrived.rows, lambda: times)
         return self._arrived
 
     def compute_flight(self) -> None:
-        """Compute the time of flight, from this rank's start; every rank must have started the exchange."""
-        arrived, free_s = self._pending.wait(), self._lines.free_s
-        crossing_s = max(0.0, arrived.all_started_s - self._started_s)
-        self._flight_s = max(
-            0.0, arrived.started_s + arrived.in_flight_s - self._started_s
-        )  # the real exchange may be slower
+        """Compute when the last row is due; every rank must have started the exchange."""
+        times, free_ns = self._pending.wait().times(), self._lines.free_ns
+        began_ns = max(times.all_began_ns, times.began_ns)
+        self._due_ns = times.ended_ns  # the real exchange may be slower
         for transfer in self._transfers:
-            passed_s = crossing_s
+            passed_ns = began_ns
             if transfer.bytes_per_s < math.inf:
-                free = free_s[transfer.sender] - self._started_s
-                passed_s = max(crossing_s, free) + transfer.nbytes / transfer.bytes_per_s
-                free_s[transfer.sender] = self._started_s + passed_s
-            self._flight_s = max(self._flight_s, passed_s + transfer.delay_s)
+                passed_ns = max(began_ns, free_ns[transfer.sender])
+                passed_ns += round(1e9 * transfer.nbytes / transfer.bytes_per_s)
+                free_ns[transfer.sender] = passed_ns
+            self._due_ns = max(self._due_ns, passed_ns + round(1e9 * transfer.delay_s))

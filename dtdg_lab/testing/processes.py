@@ -22,6 +22,7 @@ from dtdg_lab.core.errors import LabError
 
 if TYPE_CHECKING:
     from dtdg_lab.distributed.group import Group, ProcessGroup
+    from dtdg_lab.kernels.device_clock import DeviceClock
 
 
 _ENVIRONMENT = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"}
@@ -111,10 +112,19 @@ def run_ranks(
     return [rank.result for rank in started]
 
 
-def join_group(rank: int, ranks: int, address: str, *, device: str = "cpu") -> ProcessGroup:
+def join_group(
+    rank: int, ranks: int, address: str, *, device: str = "cpu", clock: DeviceClock | None = None
+) -> ProcessGroup:
     """Connect to the store of :func:`run_ranks` and form the default group there, with one thread per rank.
 
     It is a gloo group, or with a CUDA device of this rank a NCCL group; then warnings are no longer errors.
+
+    Args:
+        rank: this rank.
+        ranks: number of ranks.
+        address: address of the store.
+        device: device of this rank.
+        clock: clock of the device; a new one if None.
     """
     import torch
 
@@ -125,7 +135,7 @@ def join_group(rank: int, ranks: int, address: str, *, device: str = "cpu") -> P
     if device != "cpu":
         torch.cuda.set_device(device)
         warnings.simplefilter("default")
-    return ProcessGroup.join(reach_store(address, ranks), rank, ranks, device=device)
+    return ProcessGroup.join(reach_store(address, ranks), rank, ranks, device=device, clock=clock)
 
 
 def delayed_group(group: Group, delay_s: float, bytes_per_s: float = float("inf")) -> Group:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from dtdg_lab.core.errors import require
+from dtdg_lab.distributed.all_to_all import ReadTimes
 from dtdg_lab.engine.strategy import Step, StepMarks, Strategy
 from dtdg_lab.models.base import DynamicModel
 
@@ -30,7 +31,7 @@ class RecordingMarks(StepMarks):
         """Record the end of a phase."""
         self.phases.append(phase)
 
-    def exchange(self, wait_s: float) -> None:
+    def exchange(self, times: ReadTimes) -> None:
         """Record the end of an exchange."""
         self.phases.append("exchange")
 
@@ -94,7 +95,7 @@ def summed_steps(make: MakeStrategy, size: int, *, epoch: int = 0) -> list[Summe
             result = strategy.compute(step, marks)
             _check_marks(marks.phases)
             require(result.groups == len(step.groups), f"{result.groups} groups counted, {len(step.groups)} given")
-            loss_sum += result.loss_sum
+            loss_sum += float(result.loss_sum)
             groups += result.groups
             vertex_snapshots += result.vertex_snapshots
             for name, parameter in model.named_parameters():

@@ -82,7 +82,7 @@ def assemble_trainer(
     plan = {**({} if stored is None else stored.plan), **run_control.recorded_plan(position)}
     components = build(settings.config, graph, group, device=device, plan=plan)
     state = TrainingState(graph, group, device, resource_monitor, components, settings, position)
-    clock = PhaseClock(device)
+    clock = PhaseClock(group.device_clock)
     step_recorder = StepRecorder(recorder, clock, resource_monitor, group.rank)
     requests = RequestHandler(state, run_control, step_recorder)
     try:

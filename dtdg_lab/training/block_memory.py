@@ -204,7 +204,7 @@ def _cost(config: RunConfig, graph: DynamicGraph, steps: int) -> BlockCost:
 def _step(components: RunComponents, marks: StepMarks) -> float:
     components.gradients.zero()
     result = components.strategy.compute(components.strategy.epoch(0)[0], marks)
-    return result.loss_sum / max(result.groups, 1)
+    return float(result.loss_sum) / max(result.groups, 1)
 
 
 def _now_s(device: str) -> float:

@@ -12,7 +12,7 @@ import torch
 
 from dtdg_lab.engine.capabilities import Carries
 from dtdg_lab.training.checkpoint import Checkpoint
-from dtdg_lab.training.recording import StepRecorder
+from dtdg_lab.training.recording import RecordedStep, StepRecorder
 from dtdg_lab.training.state import TrainingState
 
 LOOK_S = 0.1  # polling interval for the records of other ranks
@@ -49,18 +49,23 @@ class LastGood:
         checkpoint.save(self._path)
         self._waiting, self._written_s = None, time.monotonic()
 
-    def after_step(self, loss: float, every_s: float, take: Callable[[], Checkpoint]) -> Checkpoint | None:
+    def after_step(
+        self, loss: float, every_s: float, take: Callable[[], Checkpoint], *, step: int | None = None
+    ) -> Checkpoint | None:
         """Write the waiting checkpoint unless ``loss`` has diverged, and take the next one when it is due.
 
         Args:
-            loss: finite loss of the last step.
+            loss: finite loss of the newest step whose loss is known.
             every_s: least seconds between two checkpoints.
             take: returns a checkpoint of the current state.
+            step: number of that step; None for the last one.
 
         Returns:
             The written checkpoint, or None.
         """
         waiting, written, now_s = self._waiting, None, time.monotonic()
+        if waiting is not None and step is not None and step < waiting.position.step:
+            waiting = None  # on a GPU: the loss of the step before the checkpoint says nothing about it
         if waiting is not None and self._losses >= USUAL_AFTER and loss > UNUSUAL * self._mean_loss:
             self._waiting = None
         elif waiting is not None and now_s >= self._next_poll_s:
@@ -102,6 +107,7 @@ class CheckpointManager:
             together: whether all ranks call this now; it is then collective, and always for a strategy that carries
                 state.
         """
+        self._recorder.settle()
         state, carried, started_ns = self._state, self._carried(), time.time_ns()
         self._recorder.flush()
         if together:
@@ -120,6 +126,7 @@ class CheckpointManager:
             RunStoreError: the file cannot be written.
             NotFiniteError: a parameter is not finite.
         """
+        self._recorder.settle()
         state, carried, started_ns = self._state, self._carried(), time.time_ns()
         if state.group.rank == 0:
             self._check_exchanges()
@@ -139,16 +146,20 @@ class CheckpointManager:
             self._state.save_requested = False
             self.keep(f"step-{self._state.position.step:05d}")
 
-    def after_step(self, loss: float) -> None:
-        """Write a checkpoint if it is due, the loss has not diverged, and no state is carried to the next step."""
+    def after_step(self, last: RecordedStep | None) -> None:
+        """Write a checkpoint if it is due, the loss has not diverged, and no state is carried to the next step.
+
+        Args:
+            last: the newest recorded step; None before the first.
+        """
         state = self._state
-        if state.group.rank != 0:
+        if state.group.rank != 0 or last is None:
             return
         state.group.check()  # the loss is known, so the exchanges before it have ended
         started_ns = time.time_ns()
         at_rest = not isinstance(state.strategy, Carries) or state.strategy.at_rest
         every_s = state.config["checkpoint_every_s"] if at_rest else float("inf")
-        written = self._last_good.after_step(loss, every_s, state.checkpoint)
+        written = self._last_good.after_step(last.loss or 0.0, every_s, state.checkpoint, step=last.number)
         if written is not None:
             self._recorder.checkpoint(written.position, state.position.current_epoch, started_ns)
 

@@ -3,67 +3,86 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-import torch
-
+from dtdg_lab.distributed.all_to_all import ReadTimes
+from dtdg_lab.energy.phases import Interval
 from dtdg_lab.engine.strategy import StepMarks
+from dtdg_lab.kernels.device_clock import DeviceClock, Stamp
 
 
-class PhaseClock(StepMarks):
-    """Times of a step's phases; on a GPU each mark synchronises with the device.
-
-    Args:
-        device: ``cpu`` or a CUDA device.
+@dataclass(frozen=True, slots=True)
+class StepPhases:
+    """The marked phases of a step, whose times are read later.
 
     Attributes:
-        intervals: (phase, start, end) of the current step, in nanoseconds since the Unix epoch.
+        start: start of the step.
+        ends: phase, its end and, for an exchange, a function that returns its times.
         cpu_s: processor seconds of this process, all threads, by phase.
     """
 
-    def __init__(self, device: str) -> None:
-        self._cuda = device.startswith("cuda")
-        self._epoch_offset_ns = time.time_ns() - time.perf_counter_ns()
-        self.intervals: list[tuple[str, int, int]] = []
-        self.cpu_s: dict[str, float] = {}
-        self._last_ns = 0
+    start: Stamp
+    ends: list[tuple[str, Stamp, ReadTimes | None]]
+    cpu_s: dict[str, float]
+
+    def intervals(self, clock: DeviceClock) -> list[Interval]:
+        """Return (phase, start, end) in nanoseconds since the Unix epoch; an exchange is ``wait``, then its phase."""
+        intervals, last_ns = [], clock.ns(self.start)
+        for phase, end, times in self.ends:
+            end_ns = clock.ns(end)
+            if times is not None:
+                arrived_ns = min(last_ns + round(times().wait_s * 1e9), end_ns)
+                intervals.append(("wait", last_ns, arrived_ns))
+                last_ns = arrived_ns
+            intervals.append((phase, last_ns, end_ns))
+            last_ns = end_ns
+        return intervals
+
+
+class PhaseClock(StepMarks):
+    """Times of a step's phases. A mark never waits for the device.
+
+    Args:
+        clock: clock of the device.
+    """
+
+    def __init__(self, clock: DeviceClock) -> None:
+        self.device_clock = clock
         self.start()
 
-    def start(self) -> None:
-        """Begin a step, and clear the last step's intervals."""
-        self.intervals.clear()
-        self.cpu_s.clear()
-        self._last_cpu_s = time.process_time()
-        self._last_ns = self._now_ns()
+    @property
+    def is_late(self) -> bool:
+        """Whether times of a step are read when the next step ends."""
+        return self.device_clock.is_late
 
-    def _now_ns(self) -> int:
-        if self._cuda:
-            torch.cuda.synchronize()
-        return time.perf_counter_ns() + self._epoch_offset_ns
+    def start(self) -> None:
+        """Begin a step."""
+        self._last_cpu_s = time.process_time()
+        self.phases = StepPhases(self.device_clock.stamp(), [], {})
 
     def __call__(self, phase: str) -> None:
         """End a phase, which began at the last mark."""
-        now_ns = self._now_ns()
-        self.intervals.append((phase, self._last_ns, now_ns))
-        self._last_ns = now_ns
-        self._count(phase)
+        self._end(phase, None)
 
-    def exchange(self, wait_s: float) -> None:
-        """End an exchange, which began at the last mark with ``wait_s`` seconds of waiting."""
-        now_ns = self._now_ns()
-        arrived_ns = min(self._last_ns + round(wait_s * 1e9), now_ns)
-        self.intervals.append(("wait", self._last_ns, arrived_ns))
-        self.intervals.append(("communicate", arrived_ns, now_ns))
-        self._last_ns = now_ns
-        self._count("communicate")  # a waiting rank uses next to no processor time
+    def exchange(self, times: ReadTimes) -> None:
+        """End an exchange; this rank has waited for it since the last mark."""
+        self._end("communicate", times)  # a waiting rank uses next to no processor time
 
-    def _count(self, phase: str) -> None:
-        cpu_s = time.process_time()
-        self.cpu_s[phase] = self.cpu_s.get(phase, 0.0) + cpu_s - self._last_cpu_s
+    def _end(self, phase: str, times: ReadTimes | None) -> None:
+        phases, cpu_s = self.phases, time.process_time()
+        phases.ends.append((phase, self.device_clock.stamp(), times))
+        phases.cpu_s[phase] = phases.cpu_s.get(phase, 0.0) + cpu_s - self._last_cpu_s
         self._last_cpu_s = cpu_s
 
-    def seconds(self) -> dict[str, float]:
-        """Return the seconds of each phase since the start, summed over its intervals."""
-        total: dict[str, float] = {}
-        for phase, start_ns, end_ns in self.intervals:
-            total[phase] = total.get(phase, 0.0) + (end_ns - start_ns) * 1e-9
-        return total
+    def intervals(self) -> list[Interval]:
+        """Return the intervals of this step so far; on a GPU this waits for the device."""
+        return self.phases.intervals(self.device_clock)
+
+
+def seconds_by_phase(intervals: Iterable[Interval]) -> dict[str, float]:
+    """Return the seconds of each phase, summed over its intervals."""
+    total: dict[str, float] = {}
+    for phase, start_ns, end_ns in intervals:
+        total[phase] = total.get(phase, 0.0) + (end_ns - start_ns) * 1e-9
+    return total

@@ -29,11 +29,13 @@ class Decisions:
     def __init__(self, state: TrainingState, control: Control, recorder: StepRecorder) -> None:
         self._state, self._control, self._recorder = state, control, recorder
 
-    def after_step(self, loss: float | None, seconds: float) -> None:
-        """Decide after a step, if a decision is due."""
+    def after_step(self, loss: float | None, seconds: float, *, steps_ago: int = 0) -> None:
+        """Decide by the loss and the seconds of a step, if a decision is due; ``steps_ago`` steps were made since."""
         strategy = self._state.strategy
         if isinstance(strategy, Adaptive) and not self._repeated(strategy):
-            self._recorder.decision(self._state.position, strategy.decide_after_step(loss, seconds))
+            self._recorder.decision(
+                self._state.position, strategy.decide_after_step(loss, seconds, steps_ago=steps_ago)
+            )
 
     def after_evaluation(self, validation_loss: float | None) -> None:
         """Decide after an evaluation of the validation split, if a decision is due."""

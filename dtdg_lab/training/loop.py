@@ -7,24 +7,23 @@ from dataclasses import dataclass
 
 from tqdm.auto import tqdm
 
-from dtdg_lab.core.errors import NotFiniteError
-from dtdg_lab.distributed.gradients import Exchanged
-from dtdg_lab.engine.capabilities import Adaptive, ObservesSteps
+from dtdg_lab.engine.capabilities import Adaptive
 from dtdg_lab.engine.strategy import Step
 from dtdg_lab.records.events import Ended, EpochEnded, Resumed
 from dtdg_lab.training.build import RunComponents
 from dtdg_lab.training.checkpointing import CheckpointManager
-from dtdg_lab.training.clock import PhaseClock
+from dtdg_lab.training.clock import PhaseClock, seconds_by_phase
 from dtdg_lab.training.collective import any_rank
 from dtdg_lab.training.control import Control
 from dtdg_lab.training.coordination import RankCoordinator
 from dtdg_lab.training.epoch_end import Decisions, EpochEnd, EvaluationRunner
 from dtdg_lab.training.live_settings import LiveSettings
+from dtdg_lab.training.pacing import read_loss
 from dtdg_lab.training.partition import split_event
 from dtdg_lab.training.plan_reports import report_plans
 from dtdg_lab.training.position import Position
 from dtdg_lab.training.rebuilding import Rebuilder
-from dtdg_lab.training.recording import StepRecorder
+from dtdg_lab.training.recording import FinishedStep, StepLoss, StepRecorder
 from dtdg_lab.training.state import TrainingState
 
 RUN_IS_OVER = (
@@ -138,24 +137,25 @@ class Trainer:
         state, pacing = self.state, self.coordinator.pacing
         epoch, started_s = state.position.epoch, time.perf_counter()
         for step in pacing.steps(state.position):
-            loss = self._train_step(step)
+            self._train_step(step)
             state.position = Position(epoch, step.iteration + 1, state.position.step + 1)
             is_epoch_over = state.position.iteration == pacing.epoch_steps
             self._wait_while_paused()
-            self._save_after_step(loss, is_epoch_over)
+            self._save_after_step(is_epoch_over)
             if not is_epoch_over:
                 self.checkpoints.keep_if_requested()
             if state.settings.stopping:
                 if not is_epoch_over:
                     return  # the stop cuts the epoch short
                 break
+        self.recorder.settle()
         state.position = Position(epoch + 1, 0, state.position.step)
         self.recorder.write(state.position, EpochEnded(epoch, time.perf_counter() - started_s))
         self.epoch_end.run(epoch)
         self.checkpoints.keep_epoch()
 
-    def _train_step(self, step: Step) -> float:
-        """Make one step, and return its loss."""
+    def _train_step(self, step: Step) -> None:
+        """Make one step. The host runs ahead of a GPU, and reads what it needs to know one step later."""
         state, clock, group = self.state, self.clock, self.state.group
         components, position, pacing = state.components, state.position, self.coordinator.pacing
         self._prepare(step)
@@ -166,32 +166,47 @@ class Trainer:
         self._slow_down()
         clock("compute")
         exchanged = pacing.exchange(result)
-        clock.exchange(exchanged.wait_s)
-        loss = finite_loss(exchanged, position, state.config.learning_rate)
-        known_loss = loss if exchanged.groups else None  # a batch may have no labels
+        clock.exchange(exchanged.times)
+        loss = StepLoss(exchanged.sums, position, state.config.learning_rate)
+        own_loss = read_loss(result, clock.device_clock)
+        if not clock.is_late:
+            loss.read()  # an update by a loss that is not finite would spoil the model
         components.optimizer.step()
         clock("update")
         control_state = pacing.agreed()
         if not pacing.synchronous:
             clock("communicate")  # averaging is served in agreed()
-        self.decisions.after_step(known_loss, sum(clock.seconds().values()))
+        self._decide(loss)
         self.coordinator.follow_step(control_state)
         self.recorder.check()
         clock("control")
-        outcome = self.recorder.step(
-            position,
-            step,
-            result,
-            loss=known_loss,
-            cpu_s=time.process_time() - started_cpu_s,
-            communicate_s=exchanged.communicate_s,
-            traffic=(group.bytes_sent - sent, group.bytes_received - received),
-            version=state.settings.version,
-            strategy=components.strategy,
+        self.recorder.step(
+            FinishedStep(
+                position=position,
+                step=step,
+                result=result,
+                own_loss=own_loss,
+                loss=loss,
+                exchanged=exchanged,
+                phases=clock.phases,
+                cpu_s=time.process_time() - started_cpu_s,
+                energy=state.resource_monitor.step_energy(position.step),
+                traffic=(group.bytes_sent - sent, group.bytes_received - received),
+                version=state.settings.version,
+                strategy=components.strategy,
+                rows=components.strategy.rows(),
+            )
         )
-        if isinstance(components.strategy, ObservesSteps):
-            components.strategy.on_step_end(outcome)
-        return loss
+
+    def _decide(self, loss: StepLoss) -> None:
+        """Let a batch-size controller decide from this step's loss and seconds; on a GPU from the last step's."""
+        if not self.clock.is_late:
+            seconds = seconds_by_phase(self.clock.intervals())
+            self.decisions.after_step(loss.read(), sum(seconds.values()))
+            return
+        self.recorder.settle()
+        if (last := self.recorder.newest) is not None:
+            self.decisions.after_step(last.loss, last.seconds, steps_ago=1)
 
     def _prepare(self, step: Step) -> None:
         """Announce the step to the strategy, and update the emulated network."""
@@ -211,14 +226,16 @@ class Trainer:
 
     def _wait_while_paused(self) -> None:
         settings = self.state.settings
+        if settings.paused:
+            self.recorder.settle()
         while settings.paused and not settings.stopping:
             self.coordinator.pause()
             self.checkpoints.keep_if_requested()
             self.recorder.check()
 
-    def _save_after_step(self, loss: float, is_epoch_over: bool) -> None:
+    def _save_after_step(self, is_epoch_over: bool) -> None:
         if not self.state.settings.stopping:
-            self.checkpoints.after_step(loss)
+            self.checkpoints.after_step(self.recorder.newest)
         elif not self.state.synchronous or is_epoch_over:
             # a synchronous stop within an epoch is saved by _end alone: a signal leaves no time to save twice
             self.checkpoints.save(together=self.state.synchronous)
@@ -269,19 +286,3 @@ class Trainer:
             return TrainingOutcome("stopped", state.position)
         self.evaluation.run(("train", "validation", "test"), final=True)
         return TrainingOutcome("finished", state.position)
-
-
-def finite_loss(exchanged: Exchanged, position: Position, learning_rate: float) -> float:
-    """Return the mean loss of a step.
-
-    Raises:
-        NotFiniteError: the loss is NaN or infinite.
-    """
-    loss = exchanged.loss_sum / max(exchanged.groups, 1)
-    if not abs(loss) < float("inf"):
-        raise NotFiniteError(
-            f"the loss is {loss} at step {position.step} (epoch {position.epoch}): training stopped before the update. "
-            "The last good checkpoint is kept; resume from it with a smaller learning_rate (now "
-            f"{learning_rate:g})."
-        )
-    return loss

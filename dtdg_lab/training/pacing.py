@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+
+from torch import Tensor
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.distributed.averager import Averager, ControlState, Round
@@ -12,6 +15,7 @@ from dtdg_lab.distributed.gradients import Exchanged
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.distributed.model_averaging import averager_for
 from dtdg_lab.engine.strategy import Step, StepResult
+from dtdg_lab.kernels.device_clock import DeviceClock
 from dtdg_lab.training.build import RunComponents
 from dtdg_lab.training.collective import joined_position
 from dtdg_lab.training.position import Position
@@ -61,7 +65,10 @@ class Synchronous:
         yield from steps[position.iteration :]
 
     def exchange(self, result: StepResult) -> Exchanged:
-        """Reduce the gradients for the update, and return the loss of all ranks."""
+        """Reduce the gradients for the update, and return the loss of all ranks.
+
+        On a GPU the control state follows one step later, on all ranks alike.
+        """
         newest = self._newest()
         exchanged = self._gradients.exchange(
             version=newest.version,
@@ -70,8 +77,9 @@ class Synchronous:
             loss_sum=result.loss_sum,
             groups=result.groups,
         )
-        version = max(exchanged.version, self._stop_version()) if exchanged.stops else exchanged.version
-        self._agreed = ControlState(version, exchanged.choice)
+        if (agreed := exchanged.agreed) is not None:
+            version = max(agreed.version, self._stop_version()) if agreed.stops else agreed.version
+            self._agreed = ControlState(version, agreed.choice)
         return exchanged
 
     def agreed(self) -> ControlState:
@@ -148,8 +156,8 @@ class Averaged(Synchronous):
     def exchange(self, result: StepResult) -> Exchanged:
         """Average the gradients of this rank's groups."""
         self._gradients.divide(result.groups)
-        agreed = self._averager.agreed
-        return Exchanged(agreed.version, result.loss_sum, result.groups, 0.0, 0.0, agreed.choice)
+        loss_sum = read_loss(result, self._group.device_clock)
+        return Exchanged(None, lambda: (loss_sum(), result.groups))
 
     def agreed(self) -> ControlState:
         """Serve averaging rounds, and return the control state of the newest round."""
@@ -187,6 +195,14 @@ class Averaged(Synchronous):
 
 
 Pacing = Synchronous | Averaged
+
+
+def read_loss(result: StepResult, clock: DeviceClock) -> Callable[[], float]:
+    """Return a function that returns a step's sum of losses; on a GPU it may wait for the device."""
+    if not isinstance(result.loss_sum, Tensor):
+        return partial(float, result.loss_sum)
+    read = clock.read_back(result.loss_sum)
+    return lambda: float(read())
 
 
 def pacing_for(

@@ -3,22 +3,105 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from dataclasses import astuple
+from collections.abc import Callable, Iterable
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from dtdg_lab.config.record_tables import PHASES
+from dtdg_lab.core.errors import NotFiniteError
 from dtdg_lab.distributed.averager import Round
+from dtdg_lab.distributed.gradients import Exchanged
 from dtdg_lab.engine.capabilities import DecisionRow, Fetched, ObservesSteps, ServesFeatures, StepOutcome
-from dtdg_lab.engine.strategy import Step, StepResult, Strategy
+from dtdg_lab.engine.strategy import RecordRows, Step, StepResult, Strategy, read_rows
 from dtdg_lab.records.events import CheckpointKept, CheckpointWritten, Event, RanksGathered
 from dtdg_lab.tasks.base import Scores
-from dtdg_lab.training.clock import PhaseClock
+from dtdg_lab.training.clock import PhaseClock, StepPhases, seconds_by_phase
 from dtdg_lab.training.position import Position
 from dtdg_lab.training.recorder import Recorder
 from dtdg_lab.training.resource_monitor import ResourceMonitor
 
 Traffic = tuple[int, int]  # bytes sent and received
+
+
+@dataclass(frozen=True, slots=True)
+class StepLoss:
+    """Loss of a step over all groups of all ranks, read when it is known.
+
+    Attributes:
+        sums: returns the sum of losses and the number of groups.
+        position: position of the step.
+        learning_rate: the learning rate, for the message.
+    """
+
+    sums: Callable[[], tuple[float, int]]
+    position: Position
+    learning_rate: float
+
+    def read(self) -> float | None:
+        """Return the mean loss; None if the groups had no labels.
+
+        Raises:
+            NotFiniteError: the loss is NaN or infinite.
+        """
+        loss_sum, groups = self.sums()
+        loss = loss_sum / max(groups, 1)
+        if not abs(loss) < float("inf"):
+            raise NotFiniteError(
+                f"the loss is {loss} at step {self.position.step} (epoch {self.position.epoch}), so training stopped. "
+                "The last good checkpoint is kept; resume from it with a smaller learning_rate (now "
+                f"{self.learning_rate:g})."
+            )
+        return loss if groups else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedStep:
+    """A step that is made, or queued on a GPU.
+
+    Attributes:
+        position: position of the step.
+        step: the step.
+        result: result of the step on this rank.
+        own_loss: returns the sum of losses of this rank.
+        loss: loss of all groups.
+        exchanged: result of the exchange of gradients.
+        phases: phases of the step.
+        cpu_s: processor seconds of this process.
+        energy: joules of this rank and their source; None if unknown.
+        traffic: bytes sent and received in the step, without fetched features.
+        version: version of the control state after the step.
+        strategy: strategy that made the step.
+        rows: rows that it recorded in the step.
+    """
+
+    position: Position
+    step: Step
+    result: StepResult
+    own_loss: Callable[[], float]
+    loss: StepLoss
+    exchanged: Exchanged
+    phases: StepPhases
+    cpu_s: float
+    energy: tuple[float | None, str | None]
+    traffic: Traffic
+    version: int
+    strategy: Strategy
+    rows: RecordRows
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStep:
+    """What is known of a recorded step.
+
+    Attributes:
+        number: number of the step.
+        loss: mean loss of all groups; None if they had no labels.
+        seconds: duration of the step.
+    """
+
+    number: int
+    loss: float | None
+    seconds: float
 
 
 class StepRecorder:
@@ -29,50 +112,49 @@ class StepRecorder:
         clock: clock of a step's phases.
         resource_monitor: measures the energy of a step.
         rank: this rank; rank 0 writes most events.
+
+    Attributes:
+        newest: the newest recorded step; None before the first.
     """
 
     def __init__(self, recorder: Recorder, clock: PhaseClock, resource_monitor: ResourceMonitor, rank: int) -> None:
         self._recorder, self._clock, self._resource_monitor, self._rank = recorder, clock, resource_monitor, rank
+        self._waiting: list[FinishedStep] = []
+        self.newest: RecordedStep | None = None
 
-    def step(
-        self,
-        position: Position,
-        step: Step,
-        result: StepResult,
-        *,
-        loss: float | None,
-        cpu_s: float,
-        communicate_s: float,
-        traffic: Traffic,
-        version: int,
-        strategy: Strategy,
-    ) -> StepOutcome:
-        """Record a finished step, and return its measurements for the strategy.
+    def step(self, finished: FinishedStep) -> None:
+        """Record a finished step; on a GPU when the next one has finished, so that nothing waits for the device."""
+        self._waiting.append(finished)
+        if not self._clock.is_late:
+            self.settle()
 
-        Args:
-            position: position of the step.
-            step: the step.
-            result: result of the step on this rank.
-            loss: mean loss of all groups; None if they had no labels.
-            cpu_s: processor seconds of this process.
-            communicate_s: seconds of the exchange of gradients, without waiting.
-            traffic: bytes sent and received in the step, without fetched features.
-            version: version of the control state after the step.
-            strategy: strategy whose recorded rows are written too.
+    def settle(self) -> None:
+        """Record the finished steps whose times are not read yet, and tell their strategies.
+
+        Raises:
+            NotFiniteError: a loss was NaN or infinite.
         """
-        intervals, seconds = self._clock.intervals, self._clock.seconds()
-        energy_j, energy_source = self._resource_monitor.step_energy(position.step)
-        own_loss = result.loss_sum / result.groups if result.groups else None
+        waiting, self._waiting = self._waiting, []
+        for finished in waiting:
+            self._write(finished)
+
+    def _write(self, finished: FinishedStep) -> None:
+        position, result, phases = finished.position, finished.result, finished.phases
+        loss = finished.loss.read()
+        intervals, rows = phases.intervals(self._clock.device_clock), read_rows(finished.rows)
+        seconds, times = seconds_by_phase(intervals), finished.exchanged.times()
+        own_loss = finished.own_loss() / result.groups if result.groups else None
         start_ns, end_ns = intervals[0][1], intervals[-1][2]
-        rows = strategy.rows()
+        strategy = finished.strategy
         fetched = strategy.fetched(rows) if isinstance(strategy, ServesFeatures) else Fetched(0, 0.0)
-        sent, received = traffic
+        sent, received = finished.traffic
+        energy_j, energy_source = finished.energy
         self._recorder.row(
             "steps",
             (
                 position.step,
                 position.epoch,
-                step.iteration,
+                finished.step.iteration,
                 end_ns,
                 (end_ns - start_ns) * 1e-9,
                 own_loss,
@@ -80,24 +162,25 @@ class StepRecorder:
                 result.groups,
                 result.vertex_snapshots,
                 *(seconds[phase] for phase in PHASES),
-                cpu_s,
+                finished.cpu_s,
                 sent,
                 received + fetched.received_bytes,
                 energy_j,
                 energy_source,
-                version,
+                finished.version,
             ),
         )
-        cpu_by_phase = self._clock.cpu_s
-        self._resource_monitor.phases(position.step, position.epoch, intervals, cpu_by_phase, stalled_s=fetched.wait_s)
+        self._resource_monitor.phases(position.step, position.epoch, intervals, phases.cpu_s, stalled_s=fetched.wait_s)
         for interval in intervals:
             self._recorder.row("phases", (position.step, position.epoch, *interval))
         for table, table_rows in rows.items():
             for row in table_rows:
                 self._recorder.row(table, (position.step, position.epoch, *row))
-        reads_energy = isinstance(strategy, ObservesSteps) and strategy.reads_energy
-        readings = self._resource_monitor.readings() if reads_energy else ()
-        return StepOutcome(sum(seconds.values()), communicate_s, readings, rows)
+        total_s = sum(seconds.values())
+        self.newest = RecordedStep(position.step, loss, total_s)
+        if isinstance(strategy, ObservesSteps):
+            readings = self._resource_monitor.readings() if strategy.reads_energy else ()
+            strategy.on_step_end(StepOutcome(total_s, times.communicate_s, readings, rows))
 
     def check(self) -> None:
         """Raise the error of an earlier write, if there was one."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dtdg_lab.distributed.group import Group
-from dtdg_lab.engine.strategy import Step, StepMarks
+from dtdg_lab.engine.strategy import Step, StepMarks, read_rows
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import RunComponents
 
@@ -61,9 +61,16 @@ def take_step(built: RunComponents, group: Group, work: Step) -> TakenStep:
     gradient = built.gradients.gradients.clone().numpy()
     rows = built.strategy.rows()
     built.optimizer.step()
-    loss = agreed.loss_sum / agreed.groups
+    loss_sum, groups = agreed.sums()
     return TakenStep(
-        loss, gradient, computed.loss_sum, computed.groups, agreed.groups, computed.vertex_snapshots, sent, rows
+        loss_sum / groups,
+        gradient,
+        float(computed.loss_sum),
+        computed.groups,
+        groups,
+        computed.vertex_snapshots,
+        sent,
+        dict(read_rows(rows)),
     )
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from dtdg_lab.core.errors import PlanError, RunFailedError
 from dtdg_lab.core.plans import SnapshotBlocks
+from dtdg_lab.distributed.all_to_all import Arrived
 from dtdg_lab.distributed.group import Group, ProcessGroup, SoloGroup, columns_of, rows_of
 from dtdg_lab.distributed.store import open_store, reach_store
 from dtdg_lab.testing.processes import delayed_group, join_group, run_ranks
@@ -58,8 +59,13 @@ def in_flight(group: Group) -> dict[str, Any]:
         "gradients": any(a.rows.requires_grad for a in arrived),
         "rows": [len(a.rows) for a in arrived],
         "counted_later": group.bytes_sent - total,
-        "times": [(a.wait_s, a.exposed_s, a.in_flight_s) for a in arrived],
+        "times": [seconds_of(a) for a in arrived],
     }
+
+
+def seconds_of(arrived: Arrived) -> tuple[float, float, float]:
+    times = arrived.times()
+    return times.wait_s, times.exposed_s, times.in_flight_s
 
 
 def times(group: Group) -> dict[str, tuple[float, float, float]]:
@@ -72,7 +78,7 @@ def times(group: Group) -> dict[str, tuple[float, float, float]]:
         pending = group.start_exchange(torch.zeros(0, 2), nobody, nobody)
         time.sleep(busy_s)
         arrived = pending.wait()
-        found[name] = (arrived.wait_s, arrived.exposed_s, arrived.in_flight_s)
+        found[name] = seconds_of(arrived)
     return found
 
 
@@ -110,9 +116,9 @@ def hidden(group: Group, *, compute: bool) -> tuple[float, float, float]:
         assert arrived[-1].rows[:, 0].tolist() == list(range(group.size)), number
         assert pending.wait() is arrived[-1]
     return (
-        sum(one.in_flight_s for one in arrived),
-        sum(one.exposed_s for one in arrived),
-        min(one.in_flight_s for one in arrived),
+        sum(one.times().in_flight_s for one in arrived),
+        sum(one.times().exposed_s for one in arrived),
+        min(one.times().in_flight_s for one in arrived),
     )
 
 
@@ -426,5 +432,6 @@ def test_a_flight_on_a_gpu_is_timed_by_the_device() -> None:
     store.remove()
     for number, one in enumerate(arrived):
         assert torch.equal(one.rows, rows + number)
-        assert 0 <= one.wait_s <= one.exposed_s <= one.in_flight_s < 1.0
-        assert one.in_flight_s > 0
+        wait_s, exposed_s, in_flight_s = seconds_of(one)
+        assert 0 <= wait_s <= exposed_s <= in_flight_s < 1.0
+        assert in_flight_s > 0

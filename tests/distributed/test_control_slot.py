@@ -60,7 +60,7 @@ def _train_under_changes(group: Group, changes: list[dict[str, Any]]) -> dict[st
     while not settings["stop"]:
         gradients.zero()
         gradients.gradients.fill_(float(group.rank + 1))
-        agreed = gradients.exchange(version=asker.version, loss_sum=0.0, groups=1)
+        agreed = gradients.exchange(version=asker.version, loss_sum=0.0, groups=1).agreed
         with torch.no_grad():
             parameter.sub_(settings["learning_rate"] * gradients.gradients)
         history.append((step, applied, settings["learning_rate"]))
@@ -106,10 +106,10 @@ def _stop_known_by_the_last(group: Group, dtype: torch.dtype) -> list[tuple[bool
     for step in range(4):
         group.barrier()
         time.sleep(0.2 * (group.rank == group.size - 1))
-        agreed = gradients.exchange(
+        exchanged = gradients.exchange(
             version=step, loss_sum=0.0, groups=1, stops=group.rank == group.size - 1 and step == 2
         )
-        seen.append((agreed.stops, agreed.version, agreed.wait_s))
+        seen.append((exchanged.agreed.stops, exchanged.agreed.version, exchanged.times().wait_s))
     return seen
 
 
@@ -154,7 +154,7 @@ def _send(gradients: FlatGradients) -> tuple[list[int], str]:
     for version in VERSIONS:
         gradients.zero()
         gradients.gradients.fill_(1e30)  # neighbours in the buffer do not disturb the slot
-        received.append(gradients.exchange(version=version, loss_sum=0.5, groups=1).version)
+        received.append(gradients.exchange(version=version, loss_sum=0.5, groups=1).agreed.version)
     validate_settings = ""
     try:
         gradients.exchange(version=2**24, loss_sum=0.0, groups=1)

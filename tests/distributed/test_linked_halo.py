@@ -61,7 +61,7 @@ def _exchanges(group: Group) -> list[Arrived]:
 
 def _flight(arrived: list[Arrived]) -> tuple[float, float]:
     """The shortest and the longest."""
-    return min(one.in_flight_s for one in arrived), max(one.in_flight_s for one in arrived)
+    return min(one.times().in_flight_s for one in arrived), max(one.times().in_flight_s for one in arrived)
 
 
 def _owners(group: LinkedGroup) -> dict[str, Any]:
@@ -79,17 +79,17 @@ def _owners(group: LinkedGroup) -> dict[str, Any]:
         reduced_s.append(time.perf_counter() - began_s)
         assert flat.tolist() == [RANKS] * 1000
     last = group.start_exchange(torch.ones(RANKS, 2), ONES, ONES).wait()
-    whole, wait_s = last.rows, last.wait_s
+    whole, wait_s = last.rows, last.times().wait_s
     group.set_links(LinkState.clean(RANKS))
     return {
         "flight": _flight(arrived),
-        "exposed": min(one.exposed_s for one in arrived),
+        "exposed": min(one.times().exposed_s for one in arrived),
         "took_s": took_s,
         "equal": [torch.equal(one.rows, plain.rows) for one in arrived],
         "reduce_s": min(reduced_s),
         "ones": (whole.sum().item(), wait_s < SLOW_S / 2),
         "clean": _flight(_exchanges(group)),
-        "ordered": all(one.wait_s <= one.exposed_s <= one.in_flight_s for one in arrived),
+        "ordered": all(t.wait_s <= t.exposed_s <= t.in_flight_s for t in (one.times() for one in arrived)),
     }
 
 
@@ -97,7 +97,8 @@ def _late(group: LinkedGroup) -> tuple[float, float, float]:
     """Rank 1 starts late: rows cross from then on, so the delay comes on top."""
     group.set_links(parse_links(f"1>0 delay={1e3 * SLOW_S}", RANKS))
     arrived = _sent(group, LATE_S if group.rank == 1 else 0.0)
-    return arrived.in_flight_s, arrived.wait_s, arrived.all_started_s - arrived.started_s
+    times = arrived.times()
+    return times.in_flight_s, times.wait_s, (times.all_began_ns - times.began_ns) * 1e-9
 
 
 def _rates(group: LinkedGroup) -> dict[str, Any]:
@@ -114,11 +115,11 @@ def _rates(group: LinkedGroup) -> dict[str, Any]:
     sent = [1, 0, 0, 0] if group.rank == 1 else nobody
     other = group.start_exchange(rows[: sum(sent)], sent, counts).wait()
     return {
-        "flight": min(before.in_flight_s, later.in_flight_s),
+        "flight": min(before.times().in_flight_s, later.times().in_flight_s),
         "same": same,
-        "other": other.in_flight_s,
-        "came": [one.started_s + one.in_flight_s - before.all_started_s for one in (before, later)],
-        "exposed": before.exposed_s,
+        "other": other.times().in_flight_s,
+        "came": [(one.times().ended_ns - before.times().all_began_ns) * 1e-9 for one in (before, later)],
+        "exposed": before.times().exposed_s,
     }
 
 
@@ -220,7 +221,7 @@ def test_a_group_by_itself_has_no_links() -> None:
     group = LinkedGroup(SoloGroup(), parse_links("", 1))
     rows = torch.ones(3, 2)
     arrived = group.start_exchange(rows, [3], [3]).wait()
-    assert torch.equal(arrived.rows, rows) and arrived.exposed_s == 0
+    assert torch.equal(arrived.rows, rows) and arrived.times().exposed_s == 0
     with pytest.raises(PlanError, match="links between 2 ranks do not fit a group of 1"):
         group.set_links(LinkState.clean(2))
 

@@ -96,13 +96,14 @@ def _step(built: RunComponents, group: Group, number: int) -> dict[str, Any]:
     built.gradients.zero()
     sent = group.bytes_sent
     computed = built.strategy.compute(works[number], StepMarks())
-    agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
+    exchanged = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
+    loss_sum, groups = exchanged.sums()
     built.optimizer.step()
     return {
-        "loss": agreed.loss_sum / agreed.groups,
+        "loss": loss_sum / groups,
         "gradients": {name: p.grad.clone() for name, p in built.model.named_parameters() if p.grad is not None},
         "groups": computed.groups,
-        "agreed_groups": agreed.groups,
+        "agreed_groups": groups,
         "vertex_snapshots": computed.vertex_snapshots,
         "bytes": group.bytes_sent - sent,
         "numel": sum(p.numel() for p in built.model.parameters()),

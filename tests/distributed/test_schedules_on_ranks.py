@@ -55,16 +55,17 @@ def _steps(system: str, model: str, group: Group) -> list[dict[str, Any]]:
     for work in works:
         built.gradients.zero()
         computed = built.strategy.compute(work, StepMarks())
-        agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
+        exchanged = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
+        loss_sum, groups = exchanged.sums()
         gradients = {name: p.grad.clone() for name, p in built.model.named_parameters() if p.grad is not None}
         built.optimizer.step()
         steps.append(
             {
-                "loss": agreed.loss_sum / agreed.groups,
+                "loss": loss_sum / groups,
                 "gradients": gradients,
                 "computed": work.groups,
                 "vertex_snapshots": computed.vertex_snapshots,
-                "agreed": agreed.groups,
+                "agreed": groups,
             }
         )
     assert built.strategy.scheduling is not None

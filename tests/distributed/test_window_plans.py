@@ -98,7 +98,7 @@ def _epoch(config: RunConfig, group: Group) -> dict[str, Any]:
         built.gradients.zero()
         computed = built.strategy.compute(work, StepMarks())
         agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
-        found["losses"].append(agreed.loss_sum)
+        found["losses"].append(agreed.sums()[0])
         found["gradients"].append([p.grad.clone().numpy() for p in built.model.parameters() if p.grad is not None])
         built.optimizer.step()
         tables = built.strategy.rows()

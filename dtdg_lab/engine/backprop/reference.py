@@ -18,8 +18,9 @@ from dtdg_lab.engine.backprop.time_blocks import add_gradients_blocks, add_gradi
 from dtdg_lab.engine.parallel_map import parallel_map
 from dtdg_lab.engine.record_rows import GroupRow
 from dtdg_lab.engine.segment import SequenceSegment
-from dtdg_lab.engine.strategy import Step, StepMarks, StepResult
+from dtdg_lab.engine.strategy import Step, StepMarks, StepResult, loss_sum
 from dtdg_lab.engine.views.sequence import SnapshotSequence
+from dtdg_lab.kernels.device_clock import DeviceClock, Stamp, clock_of
 from dtdg_lab.models.base import DynamicModel, State
 from dtdg_lab.tasks.base import Task
 
@@ -27,37 +28,34 @@ from dtdg_lab.tasks.base import Task
 
 
 class GroupClock:
-    """Times groups; on a GPU the device is waited for around each.
+    """Times groups.
 
     Args:
-        device: where groups are computed.
+        clock: clock of the device that computes the groups.
     """
 
-    def __init__(self, device: str) -> None:
-        self._cuda = device.startswith("cuda")
-        self._rows: list[GroupRow] = []
+    def __init__(self, clock: DeviceClock) -> None:
+        self._clock = clock
+        self._timed: list[tuple[Sequence[int], Stamp, Stamp, float]] = []
 
     @contextmanager
     def of(self, groups: Sequence[int]) -> Iterator[None]:
         """Time a block that computes some groups; where they are several at once, each is given an equal share."""
-        self._wait()
-        start_ns, cpu_s = time.time_ns(), time.process_time()
+        start, cpu_s = self._clock.stamp(), time.process_time()
         yield
-        self._wait()
-        end_ns, cpu_s = time.time_ns(), time.process_time() - cpu_s
+        self._timed.append((groups, start, self._clock.stamp(), time.process_time() - cpu_s))
+
+    def drain(self) -> Callable[[], list[GroupRow]]:
+        """Forget the times of groups, and return a function that reads them."""
+        timed, self._timed = self._timed, []
+        return lambda: [row for block in timed for row in self._rows(*block)]
+
+    def _rows(self, groups: Sequence[int], start: Stamp, end: Stamp, cpu_s: float) -> Iterator[GroupRow]:
+        start_ns, end_ns = self._clock.ns(start), self._clock.ns(end)
         share_ns = (end_ns - start_ns) // max(len(groups), 1)
         for index, group in enumerate(groups):
             begin_ns = start_ns + index * share_ns
-            self._rows.append(GroupRow(group, begin_ns, begin_ns + share_ns, cpu_s / len(groups)))
-
-    def _wait(self) -> None:
-        if self._cuda:
-            torch.cuda.synchronize()
-
-    def drain(self) -> list[GroupRow]:
-        """Return and forget the times of groups."""
-        rows, self._rows = self._rows, []
-        return rows
+            yield GroupRow(group, begin_ns, begin_ns + share_ns, cpu_s / len(groups))
 
 
 # A run as it is written down: snapshot after snapshot, then one backward through all of them. The reference.
@@ -184,6 +182,7 @@ class GroupRunner:
         loss_at: ``last`` or ``all`` snapshots of a group.
         pipelined: whether a step's groups are in work together (:mod:`dtdg_lab.engine.backprop.reference`), or one
         by one.
+        device_clock: clock of the sequence's device, such as the group's; a new one if None.
         clock: times the groups.
     """
 
@@ -193,10 +192,11 @@ class GroupRunner:
     groups: SnapshotGroups
     loss_at: str
     pipelined: bool = False
+    device_clock: DeviceClock | None = None
     clock: GroupClock = field(init=False)
 
     def __post_init__(self) -> None:
-        self.clock = GroupClock(self.sequence.device)
+        self.clock = GroupClock(self.device_clock or clock_of(self.sequence.device))
 
     def compute(self, work: Step, marks: StepMarks) -> StepResult:
         """Add the gradients of a step's groups to the parameters; one group's graph is alive at a time, or all are."""
@@ -205,15 +205,19 @@ class GroupRunner:
         for run in runs:
             bring(run)
         marks("transfer")
-        loss_sum = 0.0
+        losses = []
         if self.pipelined:
             with self.clock.of(work.groups):
-                loss_sum = float(add_gradients_pipelined(runs))
+                losses.append(add_gradients_pipelined(runs))
         else:
             for group, run in zip(work.groups, runs, strict=True):
                 with self.clock.of([group]):
-                    loss_sum += float(HOW[self.model.memory](run))
-        return StepResult(loss_sum, len(runs), self.sequence.own * sum(len(run.snapshots) for run in runs))
+                    losses.append(HOW[self.model.memory](run))
+        return StepResult(
+            loss_sum(losses, self.sequence.device),
+            len(runs),
+            self.sequence.own * sum(len(run.snapshots) for run in runs),
+        )
 
     def _run(self, group: int) -> SequenceSegment:
         snapshots = range(int(self.groups.start[group]), int(self.groups.stop[group]))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from torch import Tensor
 
 from dtdg_lab.core.errors import PlanError, UnsupportedError
 from dtdg_lab.core.plans import HaloPlan
-from dtdg_lab.distributed.all_to_all import Arrived, PendingRows
+from dtdg_lab.distributed.all_to_all import Arrived, ExchangeTimes, PendingRows, ReadTimes
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.record_rows import ExchangeRow, LinkRow
 from dtdg_lab.engine.strategy import StepMarks
@@ -24,29 +26,34 @@ class CollectiveTimes:
     """Times of finished exchanges since the last drain. Seconds with several exchanges in flight count once."""
 
     def __init__(self) -> None:
-        self._flights: dict[tuple[int, str, str], list[tuple[float, float, float]]] = {}  # begin, end, exposed
+        self._flights: dict[tuple[int, str, str], list[ReadTimes]] = {}
 
-    def add(self, layer: int, pass_name: str, collective: str, arrived: Arrived) -> None:
+    def add(self, layer: int, pass_name: str, collective: str, times: ReadTimes) -> None:
         """Record a finished exchange."""
-        flight = (arrived.started_s, arrived.started_s + arrived.in_flight_s, arrived.exposed_s)
-        self._flights.setdefault((layer, pass_name, collective), []).append(flight)
+        self._flights.setdefault((layer, pass_name, collective), []).append(times)
 
-    def drain(self) -> list[ExchangeRow]:
-        """Return and forget the times, by layer, pass and collective."""
-        times, self._flights = self._flights, {}
-        return [
-            ExchangeRow(*key, len(flights), covered_s(flights), sum(exposed_s for *_, exposed_s in flights))
-            for key, flights in times.items()
-        ]
+    def drain(self) -> Callable[[], list[ExchangeRow]]:
+        """Forget the times, and return a function that reads them, by layer, pass and collective."""
+        flights, self._flights = self._flights, {}
+        return partial(exchange_rows, flights)
 
 
-def covered_s(flights: list[tuple[float, float, float]]) -> float:
-    """Return the seconds covered by the union of intervals (begin, end, ..)."""
-    total, until = 0.0, float("-inf")
-    for begin, end, _ in sorted(flights):
-        total += max(0.0, end - max(begin, until))
-        until = max(until, end)
-    return total
+def exchange_rows(flights: Mapping[tuple[int, str, str], Sequence[ReadTimes]]) -> list[ExchangeRow]:
+    """Return the seconds of exchanges, by layer, pass and collective."""
+    rows = []
+    for key, read in flights.items():
+        times = [read_times() for read_times in read]
+        rows.append(ExchangeRow(*key, len(times), covered_s(times), sum(flight.exposed_s for flight in times)))
+    return rows
+
+
+def covered_s(flights: Sequence[ExchangeTimes]) -> float:
+    """Return the seconds in which at least one exchange was in flight."""
+    total_ns, until_ns = 0, 0
+    for flight in sorted(flights, key=attrgetter("began_ns")):
+        total_ns += max(0, flight.ended_ns - max(flight.began_ns, until_ns))
+        until_ns = max(until_ns, flight.ended_ns)
+    return total_ns * 1e-9
 
 
 _PASSES = ("forward", "backward", "rerun")
@@ -222,11 +229,14 @@ class Exchanger:
         return Started(pending, layer, pass_name, name or self._name)
 
     def finish(self, started: Started) -> Arrived:
-        """Wait for a started exchange; only the time spent waiting counts as exchange in the step's phases."""
+        """Wait for a started exchange; only the time spent waiting counts as exchange in the step's phases.
+
+        On a GPU later work waits, not the host.
+        """
         self.marks("compute")
         arrived = started.pending.wait()
-        self.marks.exchange(arrived.wait_s)
-        self.times.add(started.layer, started.pass_name, started.collective, arrived)
+        self.marks.exchange(arrived.times)
+        self.times.add(started.layer, started.pass_name, started.collective, arrived.times)
         return arrived
 
 
@@ -247,16 +257,14 @@ class PendingExchange:
     """The exchange of one aggregation, started and later awaited.
 
     Attributes:
-        in_flight_s: seconds in flight in forward; None until the rows have arrived.
-        exposed_s: seconds of these that the rank waited.
+        times: returns the times of forward; None until this rank has waited for the rows.
 
     References: FlareDTDG section 3.4 (a snapshot's forward awaits its exchange).
     """
 
     def __init__(self, exchanger: Exchanger, route: Route, layer: int) -> None:
         self.exchanger, self.route, self.layer = exchanger, route, layer
-        self.in_flight_s: float | None = None
-        self.exposed_s = 0.0
+        self.times: ReadTimes | None = None
         self._started: Started | None = None
 
     def start(self, rows: Tensor, *, backward: bool = False) -> None:
@@ -296,7 +304,7 @@ class RowArrival(torch.autograd.Function):
     def forward(ctx: Any, departed: Tensor, flight: PendingExchange) -> Tensor:
         """Wait for the rows of other ranks."""
         ctx.flight, arrived = flight, flight.wait()
-        flight.in_flight_s, flight.exposed_s = arrived.in_flight_s, arrived.exposed_s
+        flight.times = arrived.times
         return arrived.rows
 
     @staticmethod

@@ -128,9 +128,7 @@ class HaloSequence(StoredSequence):
 
     def any_rank(self, flag: bool) -> bool:
         """Return whether the flag is set on any rank."""
-        total = torch.tensor([float(flag)], device=self.device)
-        self._group.all_reduce(total)
-        return bool(total.item() > 0)
+        return bool(self._group.gather_on_host(torch.tensor([float(flag)])).any())
 
     def join(self, z: Tensor) -> Tensor:
         """Join all nodes' rows in order: (S, n, F) -> (S, N, F), differentiable."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -12,11 +11,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dtdg_lab.distributed.all_to_all import ReadTimes
 from dtdg_lab.distributed.group import Group, gather_texts
 from dtdg_lab.engine.backprop.gradients import Gradients
 from dtdg_lab.engine.exchange.exchanger import PendingExchange
 from dtdg_lab.engine.exchange.pausable import PausableFunction, Worker
 from dtdg_lab.engine.exchange.task_order import TaskTimePredictor, TaskTimes, early_ready, in_turn, task_features
+from dtdg_lab.kernels.device_clock import DeviceClock, Stamp
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.records.events import OverlapChosen
 
@@ -28,13 +29,13 @@ class SpatialTask:
     Attributes:
         function: the pausable spatial part.
         parameters: its own leaf tensors of the parameters, by name.
-        compute_s: seconds of each computing stretch between pulls.
+        stretches: start and end of each stretch between pulls; a stretch first waits for the pull before it.
         flights: exchanges of its pulls.
     """
 
     function: PausableFunction
     parameters: dict[str, Tensor]
-    compute_s: list[float] = field(default_factory=list)
+    stretches: list[tuple[Stamp, Stamp]] = field(default_factory=list)
     flights: list[PendingExchange] = field(default_factory=list)
 
     @property
@@ -42,16 +43,45 @@ class SpatialTask:
         """Output rows, (n, C); None until the task is done."""
         return self.function.result
 
-    @property
-    def communicate_s(self) -> list[float]:
-        """Seconds in flight of each finished pull."""
-        return [flight.in_flight_s for flight in self.flights if flight.in_flight_s is not None]
+    def stamps(self) -> TaskStamps:
+        """Return the stamps of a finished task, which hold none of its rows."""
+        return TaskStamps(tuple(self.stretches), tuple(flight.times for flight in self.flights if flight.times))
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStamps:
+    """When a task computed and exchanged.
+
+    Attributes:
+        stretches: start and end of each stretch between pulls; a stretch first waits for the pull before it.
+        pulls: times of its pulls.
+    """
+
+    stretches: tuple[tuple[Stamp, Stamp], ...]
+    pulls: tuple[ReadTimes, ...]
+
+    def seconds(self, clock: DeviceClock) -> tuple[list[float], list[float]]:
+        """Return the seconds of each computing stretch, and the seconds in flight of each pull."""
+        pulls = [read_times() for read_times in self.pulls]
+        waited_s = [0.0, *(pull.exposed_s for pull in pulls)]
+        # an artificially slow network may have stalled slightly longer than the stamps measured
+        compute_s = [
+            max(0.0, (clock.ns(end) - clock.ns(start)) * 1e-9 - exposed_s)
+            for (start, end), exposed_s in zip(self.stretches, waited_s, strict=True)
+        ]
+        return compute_s, [pull.in_flight_s for pull in pulls]
 
 
 class SpatialTasks:
-    """Runs the spatial parts of a model in an order that all ranks share."""
+    """Runs the spatial parts of a model in an order that all ranks share.
 
-    def __init__(self, model: DynamicModel) -> None:
+    Args:
+        model: the model.
+        clock: clock of the rank's device.
+    """
+
+    def __init__(self, model: DynamicModel, clock: DeviceClock) -> None:
+        self._clock = clock
         self._parameters = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
         names = {id(parameter): name for name, parameter in self._parameters.items()}
         self._slots = [  # where modules look their parameters up
@@ -124,14 +154,11 @@ class SpatialTasks:
         """Run one stretch: wait for the previous pull if it is in flight, compute, and start the next pull."""
         if task.result is not None:
             return
-        waiting = task.flights[-1] if task.flights else None
-        began_s = time.perf_counter()
+        start = self._clock.stamp()
         for parameters, key, name in self._slots:
             parameters[key] = task.parameters[name]  # type: ignore[assignment]  # a leaf, but no nn.Parameter
         flight: PendingExchange | None = task.function.resume()
-        exposed_s = 0.0 if waiting is None else waiting.exposed_s
-        # an artificially slow network may have stalled slightly longer than this clock measured
-        task.compute_s.append(max(0.0, time.perf_counter() - began_s - exposed_s))
+        task.stretches.append((start, self._clock.stamp()))
         if flight is not None:
             task.flights.append(flight)
 
@@ -163,6 +190,17 @@ class TaskSize:
     halo: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class FinishedTasks:
+    """Finished tasks of a layer, by snapshot, with the features and predicted seconds that they were ordered by."""
+
+    layer: int
+    sizes: Sequence[TaskSize]
+    stamps: Sequence[TaskStamps]
+    features: Sequence[NDArray[np.float64]]
+    predicted: Sequence[NDArray[np.float64]]
+
+
 class Pace:
     """Orders the spatial parts of a step, the same on every rank, by predicted times.
 
@@ -180,21 +218,20 @@ class Pace:
         tasks: runs spatial parts in these orders.
 
     References: FlareDTDG section 3.4.
-    Differs from the paper: it orders streams of one GPU and does not say how ranks agree. On a GPU only the launch of
-        a stretch is timed, since waiting for its end would undo the overlap.
+    Differs from the paper: it orders streams of one GPU and does not say how ranks agree.
     """
 
     def __init__(self, model: DynamicModel, group: Group, *, overlap: bool, itemsize: int) -> None:
         self._model, self._group, self._overlap, self._itemsize = model, group, overlap, itemsize
         self.predictor = TaskTimePredictor()
-        self.tasks = SpatialTasks(model)
+        self.tasks = SpatialTasks(model, group.device_clock)
         pulls = [pull.layer for pull in model.facts.along_edges]
         self._pulls = [pulls.count(layer) for layer in range(model.layers)]  # pulls of a full snapshot in the last step
         self._sizes: list[TaskSize] = []
         self._features: list[list[NDArray[np.float64]]] = []
         self._predicted: list[list[NDArray[np.float64]]] = []
         self._orders: list[tuple[int, ...]] = []
-        self._rows: list[TaskRow] = []
+        self._finished: list[FinishedTasks] = []
 
     def begin(self, sizes: Sequence[TaskSize]) -> None:
         """Choose the orders of a step, given its snapshots from the oldest; collective if exchanges overlap."""
@@ -211,33 +248,40 @@ class Pace:
         return self._orders[layer]
 
     def note(self, layer: int, tasks: Sequence[SpatialTask]) -> None:
-        """Record the times of a layer's tasks, and fit the predictor to them."""
-        task_features_list, task_seconds = [], []
-        for number, (size, task) in enumerate(zip(self._sizes, tasks, strict=True)):
-            measured = np.array([*task.compute_s, *task.communicate_s])
+        """Remember a layer's finished tasks, whose times are read later."""
+        for size, task in zip(self._sizes, tasks, strict=True):
             if size.halo is not None:
                 self._pulls[layer] = len(task.flights)
-            features, predicted = self._features[layer][number], self._predicted[layer][number]
+        stamps = [task.stamps() for task in tasks]
+        self._finished.append(FinishedTasks(layer, self._sizes, stamps, self._features[layer], self._predicted[layer]))
+
+    def forget(self) -> None:
+        """Reset the predictor and the records, after steps of a memory probe."""
+        self.predictor = TaskTimePredictor()
+        self._finished = []
+
+    def drain(self) -> Callable[[], list[TaskRow]]:
+        """Forget finished tasks; return a function that reads their times and fits the predictor to them."""
+        finished, self._finished = self._finished, []
+        return lambda: [row for tasks in finished for row in self._read(tasks)]
+
+    def _read(self, finished: FinishedTasks) -> list[TaskRow]:
+        rows, task_features_list, task_seconds = [], [], []
+        columns = (finished.sizes, finished.stamps, finished.features, finished.predicted)
+        for size, stamps, features, predicted in zip(*columns, strict=True):
+            compute_s, communicate_s = stamps.seconds(self._group.device_clock)
+            measured = np.array([*compute_s, *communicate_s])
             if len(measured) != len(features):  # the number of pulls has changed since the last step
                 continue
-            kinds = ["compute"] * len(task.compute_s) + ["communicate"] * len(task.communicate_s)
-            self._rows += [
-                TaskRow(layer, size.snapshot, kind, float(predicted_s), float(measured_s))
+            kinds = ["compute"] * len(compute_s) + ["communicate"] * len(communicate_s)
+            rows += [
+                TaskRow(finished.layer, size.snapshot, kind, float(predicted_s), float(measured_s))
                 for kind, predicted_s, measured_s in zip(kinds, predicted, measured, strict=True)
             ]
             task_features_list.append(features)
             task_seconds.append(measured)
         if task_features_list:
             self.predictor.observe(np.concatenate(task_features_list), np.concatenate(task_seconds))
-
-    def forget(self) -> None:
-        """Reset the predictor and the records, after steps of a memory probe."""
-        self.predictor = TaskTimePredictor()
-        self._rows = []
-
-    def drain(self) -> list[TaskRow]:
-        """Return the tasks' times and reset them."""
-        rows, self._rows = self._rows, []
         return rows
 
     def _task(self, layer: int, size: TaskSize) -> NDArray[np.float64]:
@@ -268,10 +312,8 @@ class Pace:
 
     def _mean(self, predictions: NDArray[np.float64]) -> NDArray[np.float64]:
         """Average all ranks' predictions, summed in rank order, so that the result is bit-equal on every rank."""
-        ranks = self._group.size
-        device = self._model.readout_layer.weight.device
-        sent = torch.from_numpy(predictions).to(device).unsqueeze(0)
-        return self._group.gather_rows(sent, [1] * ranks).cpu().numpy().sum(axis=0) / ranks
+        mean: NDArray[np.float64] = self._group.gather_on_host(torch.from_numpy(predictions)).numpy().mean(axis=0)
+        return mean
 
 
 def _times(task: NDArray[np.float64]) -> TaskTimes:

@@ -23,7 +23,16 @@ from dtdg_lab.engine.exchange.redistribution import AllToAllPhase, BlockRows, Mo
 from dtdg_lab.engine.minibatch.neighbour_sampling import Drawing, SampledPart, SampledSnapshot, check_in_edges
 from dtdg_lab.engine.parallel_map import parallel_map
 from dtdg_lab.engine.segment import SequenceSegment
-from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, StepResult, Strategy, check_per_vertex
+from dtdg_lab.engine.strategy import (
+    BuildContext,
+    RecordRows,
+    Step,
+    StepMarks,
+    StepResult,
+    Strategy,
+    check_per_vertex,
+    loss_sum,
+)
 from dtdg_lab.engine.views.part_edges import LocalSource, PartEdges
 from dtdg_lab.engine.views.sequence import SnapshotSequence
 from dtdg_lab.engine.views.snapshot_view import NeighbourRows, SnapshotView
@@ -311,12 +320,14 @@ class SampledWindowStrategy(Strategy):
         for sequence in self._sequences:
             sequence.bring(needed)
         marks("transfer")
-        loss_sum = sum(float(_ADD_GRADIENTS[self._model.memory](run)) for run in runs)
+        losses = [_ADD_GRADIENTS[self._model.memory](run) for run in runs]
         chunks: list[int | None] = [None] * len(window)
         self._rows.append(
             BatchRow(window[-1], window.start, len(window), chunks, sum(rows), sum(sampled), sample_s, sampled)
         )
-        return StepResult(loss_sum, len(step.groups), sum(run.own * len(window) for run in runs))
+        return StepResult(
+            loss_sum(losses, self._settings.device), len(step.groups), sum(run.own * len(window) for run in runs)
+        )
 
     def rows(self) -> RecordRows:
         """Return the new rows of ``batches``, and forget them.

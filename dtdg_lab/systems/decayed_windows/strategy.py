@@ -22,7 +22,7 @@ from dtdg_lab.engine.exchange.exchanger import Exchanger
 from dtdg_lab.engine.exchange.halo import HaloSequence, own_nodes
 from dtdg_lab.engine.exchange.overlap import Pace, TaskSize
 from dtdg_lab.engine.segment import SequenceSegment
-from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, StepResult, Strategy
+from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, StepResult, Strategy, loss_sum
 from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.engine.views.sequence import NumberedSequence
 from dtdg_lab.engine.views.snapshot_view import SnapshotView
@@ -165,7 +165,9 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
         entering = self._entering([view.num_rows for view in views], window.snapshots)
         loss, state = self._add_gradients(run, window, views, self.carried.before(entering))
         self.carried.keep(entering, None if step.ends_segment else state)
-        return StepResult(float(loss), len(step.groups), sum(view.num_rows for view in views))
+        return StepResult(
+            loss_sum([loss], self._sequence.device), len(step.groups), sum(view.num_rows for view in views)
+        )
 
     def try_step(self, step: WindowStep, marks: StepMarks) -> StepResult:
         """Compute a step without recording it, as if the step before had left states for every node."""
@@ -199,8 +201,8 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
         batches, self._batches = self._batches, []
         return {
             "links": [*self._exchanger.drain()],
-            "exchanges": [*self._exchanger.times.drain()],
-            "tasks": [*self.pace.drain()],
+            "exchanges": self._exchanger.times.drain(),
+            "tasks": self.pace.drain(),
             "batches": batches,
         }
 

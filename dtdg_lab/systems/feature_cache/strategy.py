@@ -30,7 +30,16 @@ from dtdg_lab.engine.minibatch.sampled_batches import (
     stretches_of,
 )
 from dtdg_lab.engine.minibatch.target_sequence import TargetRun, TargetSequence, add_gradients
-from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, StepResult, Strategy, check_per_vertex
+from dtdg_lab.engine.strategy import (
+    BuildContext,
+    ReadRows,
+    Step,
+    StepMarks,
+    StepResult,
+    Strategy,
+    check_per_vertex,
+    loss_sum,
+)
 from dtdg_lab.network.emulated_network import KernelLinks, SlowableLinks
 from dtdg_lab.records.events import Event
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
@@ -117,7 +126,7 @@ class RemotePart:
             self.control.policy = policy
         self.pipeline.apply_settings(path)
 
-    def rows(self) -> RecordRows:
+    def rows(self) -> ReadRows:
         """Return the new rows by table, and forget them."""
         rows, probes = self.pipeline.take_rows(), self._probes
         self._probes = []
@@ -210,16 +219,18 @@ class RemoteFeatureStrategy(Strategy, Reconfigurable, ObservesSteps, ServesFeatu
         for run in runs:
             bring(run)
         marks("transfer")
-        loss_sum = sum(float(add_gradients(run)) for run in runs)
+        losses = [add_gradients(run) for run in runs]
         labelled = sum(run.num_labelled > 0 for run in runs)
-        return StepResult(loss_sum, labelled, sum(run.own * len(run.snapshots) for run in runs))
+        return StepResult(
+            loss_sum(losses, self.context.device), labelled, sum(run.own * len(run.snapshots) for run in runs)
+        )
 
-    def rows(self) -> RecordRows:
+    def rows(self) -> ReadRows:
         """Return the rows of ``resolved``, ``fetches``, ``windows`` and ``cache_decisions``, and forget them."""
         rows_of_parts = [part.rows() for part in self.parts]
         return {table: [row for rows in rows_of_parts for row in rows[table]] for table in rows_of_parts[0]}
 
-    def fetched(self, rows: RecordRows) -> Fetched:
+    def fetched(self, rows: ReadRows) -> Fetched:
         """Return the bytes fetched for training, and the seconds that it waited for batches and first caches."""
         received = sum(row.bytes for row in rows["fetches"] if row.purpose != "probe")  # type: ignore[attr-defined]
         wait_s = sum(row.wait_s for row in rows["resolved"])  # type: ignore[attr-defined]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,7 +26,16 @@ from dtdg_lab.engine.capabilities import (
 from dtdg_lab.engine.minibatch.blocks import block_shape
 from dtdg_lab.engine.minibatch.state_cache import StateCache
 from dtdg_lab.engine.minibatch.target_sequence import TargetRun, add_gradients
-from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, StepResult, Strategy, check_per_vertex
+from dtdg_lab.engine.strategy import (
+    BuildContext,
+    RecordRows,
+    Step,
+    StepMarks,
+    StepResult,
+    Strategy,
+    check_per_vertex,
+    loss_sum,
+)
 from dtdg_lab.engine.views.replicated_part import part_folder
 from dtdg_lab.engine.views.replicated_sequence import cached_sequences
 from dtdg_lab.partition.simple import vertex_loads
@@ -82,6 +92,7 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
         self.supply = BatchSupply(parts, sizes, ReservoirSettings.of(context.config))
         self.parts = self.supply.parts
         self.step = 0
+        self._step_choices: deque[int] = deque(maxlen=2)  # sizes of the last steps, by index
         self._deviation: float | None = None
         self.size = SizeControl(context.config, sizes, rank=context.group.rank)
         check_reward(context.config, has_validation=bool(context.validation))
@@ -105,9 +116,11 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
         for run in runs:
             bring(run)
         marks("transfer")
-        loss_sum = sum(float(add_gradients(run)) for run in runs)
+        losses = [add_gradients(run) for run in runs]
         labelled = sum(run.num_labelled > 0 for run in runs)
-        return StepResult(loss_sum, labelled, sum(run.own * len(run.snapshots) for run in runs))
+        return StepResult(
+            loss_sum(losses, self.context.device), labelled, sum(run.own * len(run.snapshots) for run in runs)
+        )
 
     def try_largest(self, source: str, marks: StepMarks) -> None:
         """Compute the largest possible batches to measure their memory; keep nothing of them.
@@ -132,7 +145,8 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
 
     def on_step_start(self, step: int) -> None:
         """Draw the next batches for this step of the run."""
-        self.step, self._step_choice = step, self.size.choice
+        self.step = step
+        self._step_choices.append(self.size.choice)
 
     def replay_draws(self, batches: Mapping[tuple[int, int], Any]) -> None:
         """Use the batches of the replayed run."""
@@ -240,14 +254,15 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
         """Make a choice of the replayed run, at its step."""
         self.size.repeat(action)
 
-    def decide_after_step(self, loss: float | None, seconds: float) -> DecisionRow | None:
+    def decide_after_step(self, loss: float | None, seconds: float, *, steps_ago: int = 0) -> DecisionRow | None:
         """Let the controller observe a step, and decide by the batches' losses if a decision is due.
 
         Args:
             loss: loss of the step's batches on this rank; None without labels.
             seconds: duration of the step.
+            steps_ago: steps made since; 0 or 1.
         """
-        return self.size.decide_after_step(loss, seconds, self._step_choice)
+        return self.size.decide_after_step(loss, seconds, self._step_choices[-1 - steps_ago])
 
     def decide_after_evaluation(self, validation_loss: float | None) -> DecisionRow | None:
         """Let the controller decide by the validation loss, if configured and due."""

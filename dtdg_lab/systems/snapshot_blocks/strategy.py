@@ -20,8 +20,9 @@ from dtdg_lab.engine.capabilities import DescribesMemory, ObservesSteps, Replann
 from dtdg_lab.engine.exchange.exchanger import Exchanger
 from dtdg_lab.engine.exchange.halo import HaloSequence
 from dtdg_lab.engine.exchange.overlap import OverlapTrial
+from dtdg_lab.engine.record_rows import ExchangeRow
 from dtdg_lab.engine.segment import SequenceSegment
-from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, StepResult, Strategy
+from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, StepResult, Strategy, loss_sum
 from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.engine.views.sequence import NumberedSequence, SnapshotSequence
 from dtdg_lab.graphs.delta import kept_bytes
@@ -133,7 +134,7 @@ class SnapshotBlockStrategy(Strategy, Replannable, ObservesSteps, DescribesMemor
         marks("batch")
         run.task.prepare(run.at)
         marks("transfer")
-        loss = float(self._add_gradients())
+        loss = loss_sum([self._add_gradients()], self._snapshots.device)
         snapshots = sum(len(self._plan.own(block, self._rank)) for block in range(self._plan.blocks))
         return StepResult(loss, len(work.groups), snapshots * self._snapshots.own)
 
@@ -141,7 +142,11 @@ class SnapshotBlockStrategy(Strategy, Replannable, ObservesSteps, DescribesMemor
         """Return the rows sent to each rank, seconds of exchanges and transfers of graphs, and forget them."""
         exchangers = [self._moved, self._summaries, *([] if self._halo is None else [self._halo])]
         links = [link for exchanger in exchangers for link in exchanger.drain()]
-        exchanges = [row for exchanger in exchangers for row in exchanger.times.drain()]
+        read_times = [exchanger.times.drain() for exchanger in exchangers]
+
+        def exchanges() -> list[ExchangeRow]:
+            return [row for read in read_times for row in read()]
+
         feed = self._snapshots.feed if isinstance(self._snapshots, DeviceSequence) else None
         return {"links": links, "exchanges": exchanges, "transfers": [] if feed is None else [*feed.drain()]}
 

@@ -51,7 +51,13 @@ class SnapshotGroupStrategy(Strategy, Replannable, ObservesSteps):
     def __init__(self, context: BuildContext, scheduling: GroupScheduling) -> None:
         config, self.scheduling, self._parts = context.config, scheduling, context.parts
         self._runner = GroupRunner(
-            context.model, context.sequence, context.task, scheduling.groups, config["loss_at"], config["pipelined"]
+            context.model,
+            context.sequence,
+            context.task,
+            scheduling.groups,
+            config["loss_at"],
+            config["pipelined"],
+            context.group.device_clock,
         )
         self._group_times = config["group_times"]
         self.use(scheduling.schedule)
@@ -73,7 +79,7 @@ class SnapshotGroupStrategy(Strategy, Replannable, ObservesSteps):
 
     def rows(self) -> RecordRows:
         """Return the times at which groups were computed, and forget them."""
-        return {"groups": [*self._runner.clock.drain()]}
+        return {"groups": self._runner.clock.drain()}
 
     # the schedule, which follows from measured times
 

@@ -14,7 +14,16 @@ from dtdg_lab.engine.capabilities import DescribesMemory
 from dtdg_lab.engine.exchange.exchanger import Exchanger
 from dtdg_lab.engine.exchange.halo import HaloSequence, own_nodes
 from dtdg_lab.engine.segment import SequenceSegment
-from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, StepResult, Strategy, check_per_vertex
+from dtdg_lab.engine.strategy import (
+    BuildContext,
+    RecordRows,
+    Step,
+    StepMarks,
+    StepResult,
+    Strategy,
+    check_per_vertex,
+    loss_sum,
+)
 from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.engine.views.replicated_sequence import CachedSequence, cached_sequences
 from dtdg_lab.models.base import DynamicModel
@@ -68,12 +77,12 @@ class HaloStrategy(Strategy, DescribesMemory):
         marks("batch")
         self._bring()
         marks("transfer")
-        loss = float(self._add_gradients())
+        loss = loss_sum([self._add_gradients()], self._sequence.device)
         return StepResult(loss, len(work.groups), run.own * len(run.snapshots))
 
     def rows(self) -> RecordRows:
         """Return the rows and bytes sent to each rank, and forget them."""
-        return {"links": [*self._exchanger.drain()], "exchanges": [*self._exchanger.times.drain()]}
+        return {"links": [*self._exchanger.drain()], "exchanges": self._exchanger.times.drain()}
 
     def _bring(self) -> None:
         """Prepare the views of all snapshots, or of each block."""
@@ -200,8 +209,12 @@ class ReplicatedStrategy(Strategy):
         for run in self._runs:
             bring(run)
         marks("transfer")
-        loss_sum = sum(float(HOW[self._model.memory](run)) for run in self._runs)
-        return StepResult(loss_sum, len(work.groups), sum(run.own * len(run.snapshots) for run in self._runs))
+        losses = [HOW[self._model.memory](run) for run in self._runs]
+        return StepResult(
+            loss_sum(losses, self._runs[0].sequence.device),
+            len(work.groups),
+            sum(run.own * len(run.snapshots) for run in self._runs),
+        )
 
     plan_kinds = ("partition",)
 

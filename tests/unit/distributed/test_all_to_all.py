@@ -8,9 +8,10 @@ import torch
 
 from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.core.plans import HaloPlan
-from dtdg_lab.distributed.all_to_all import GroupMembers, start_rows
+from dtdg_lab.distributed.all_to_all import NO_TIME, GroupMembers, start_rows
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.engine.exchange.exchanger import Exchanger, Route
+from dtdg_lab.kernels.device_clock import HostClock
 
 
 def plan_of(*, send: list[int], send_counts: list[int], receive_counts: list[int], part: int = 0) -> HaloPlan:
@@ -43,7 +44,7 @@ def test_one_rank_has_nothing_in_flight() -> None:
     arrived = pending.wait()
     assert torch.equal(arrived.rows, rows)
     assert not arrived.rows.requires_grad
-    assert (arrived.wait_s, arrived.in_flight_s, arrived.exposed_s) == (0.0, 0.0, 0.0)
+    assert arrived.times() == NO_TIME
     assert pending.wait().rows is arrived.rows
     assert (group.bytes_sent, group.bytes_received) == (0, 0)
 
@@ -84,7 +85,7 @@ def test_counts_that_do_not_fit_are_refused(send_counts: list[int], receive_coun
 
 def test_numbers_of_two_bytes_are_refused_before_anything_is_sent() -> None:
     with pytest.raises(PlanError, match=r"torch\.float16.*float32 or float64"):
-        start_rows(torch.zeros(1, 2, dtype=torch.float16), [1], [1], GroupMembers(0, [0], lambda: 0))
+        start_rows(torch.zeros(1, 2, dtype=torch.float16), [1], [1], GroupMembers(0, [0], lambda: 0, HostClock()))
 
 
 def test_a_plan_for_other_ranks_or_rows_is_refused() -> None:

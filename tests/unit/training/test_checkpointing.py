@@ -18,6 +18,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunStoreError, UnknownNameError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.heartbeat import OtherRankError
+from dtdg_lab.kernels.device_clock import HostClock
 from dtdg_lab.records.lines import read_lines
 from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.testing.training import RecordingRecorder, Trained, train_in_memory
@@ -26,7 +27,7 @@ from dtdg_lab.training.checkpointing import LOOK_S, CheckpointManager, LastGood
 from dtdg_lab.training.clock import PhaseClock
 from dtdg_lab.training.forward import run_forward
 from dtdg_lab.training.position import Position
-from dtdg_lab.training.recording import StepRecorder
+from dtdg_lab.training.recording import RecordedStep, StepRecorder
 from tests.factories import small_graph
 from tests.small_training import CLASSES, LINK, config_of, train
 from tests.stored_runs import write_steps
@@ -280,7 +281,7 @@ def test_a_checkpoint_waits_for_the_rows_of_all_ranks_that_make_its_steps(tmp_pa
     present, met = Checkpoint.load(tmp_path / "last.pt"), []
     own, other = (RecordWriter(tmp_path / f"rank{rank}.jsonl", rank, 1, flush_s=60) for rank in (0, 1))
     group: Any = SimpleNamespace(rank=0, size=2, barrier=lambda: met.append(len(read_steps(0))), check=lambda: None)
-    journal = StepRecorder(own, PhaseClock("cpu"), SimpleNamespace(between=lambda *_: None), 0)
+    journal = StepRecorder(own, PhaseClock(HostClock()), SimpleNamespace(between=lambda *_: None), 0)
     file, state = (
         tmp_path / "kept.pt",
         SimpleNamespace(
@@ -302,11 +303,11 @@ def test_a_checkpoint_waits_for_the_rows_of_all_ranks_that_make_its_steps(tmp_pa
         write_steps(writer, 0, present.position.step)
     for _ in range(3):
         time.sleep(LOOK_S)
-        keeper.after_step(1.0)
+        keeper.after_step(RecordedStep(present.position.step, 1.0, 0.0))
     assert not file.exists() and read_steps(1) == []
     other.flush()
     time.sleep(LOOK_S)
-    keeper.after_step(1.0)
+    keeper.after_step(RecordedStep(present.position.step, 1.0, 0.0))
     assert file.exists() and read_steps(0)[-1] == present.position.step - 1, "own rows are written before"
     write_steps(own, present.position.step, present.position.step + 4)
     keeper.save(together=True)
@@ -316,7 +317,7 @@ def test_a_checkpoint_waits_for_the_rows_of_all_ranks_that_make_its_steps(tmp_pa
     other.close()
     (tmp_path / "rank1.jsonl").unlink()
     for _ in range(2):
-        keeper.after_step(1.0)
+        keeper.after_step(RecordedStep(present.position.step, 1.0, 0.0))
     assert file.exists(), "ranks with steps of their own are not waited for"
     own.close()
 

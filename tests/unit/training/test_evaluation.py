@@ -103,7 +103,7 @@ def test_norm_and_self_loops_reach_the_convolution() -> None:
         built = build(config_of(norm=norm, self_loops=self_loops), small_graph(), SoloGroup())
         (row,) = built.evaluator.evaluate(built.model, ("train",))
         built.gradients.zero()
-        losses |= {row.loss, built.strategy.compute(built.strategy.epoch(0)[0], StepMarks()).loss_sum}
+        losses |= {row.loss, float(built.strategy.compute(built.strategy.epoch(0)[0], StepMarks()).loss_sum)}
     assert len(losses) == 8  # training and evaluation, each in four ways
 
 
@@ -161,7 +161,7 @@ def test_the_first_loss_of_a_task_is_plain_autograd_s(settings: dict[str, Any]) 
     z = run_model(other.model, _dense(graph)[: train.stop])[0]
     loss = other.task.loss(z, train, slice(0, graph.num_nodes)).mean()
     wanted = torch.autograd.grad(loss, list(other.model.parameters()))
-    assert computed.loss_sum == pytest.approx(loss.item(), rel=1e-10)
+    assert float(computed.loss_sum) == pytest.approx(loss.item(), rel=1e-10)
     for (name, parameter), gradient in zip(built.model.named_parameters(), wanted, strict=True):
         assert torch.allclose(parameter.grad, gradient, rtol=1e-8, atol=1e-12), name
 
@@ -188,7 +188,7 @@ def test_the_step_s_loss_is_that_of_evaluations(settings: dict[str, Any], model:
     assert (row.snapshots, len(built.split.train)) == (8, 12)
     built.gradients.zero()
     computed = built.strategy.compute(built.strategy.epoch(0)[0], StepMarks())
-    assert computed.loss_sum == pytest.approx(row.loss, rel=1e-10)
+    assert float(computed.loss_sum) == pytest.approx(row.loss, rel=1e-10)
 
 
 @pytest.mark.parametrize("loss_at", ["last", "all"])
@@ -197,7 +197,7 @@ def test_a_group_without_labelled_items_has_loss_zero(settings: dict[str, Any], 
     config = config_of(parts=1, dtype="float64", loss_at=loss_at, **settings)
     built = build(config, _with_holes(settings, (0, 1, 2, 3)), SoloGroup())
     built.gradients.zero()
-    losses = [built.strategy.compute(work, StepMarks()).loss_sum for work in built.strategy.epoch(0)[:2]]
+    losses = [float(built.strategy.compute(work, StepMarks()).loss_sum) for work in built.strategy.epoch(0)[:2]]
     assert losses[0] == 0
     assert losses[1] > 0
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from dtdg_lab.engine.strategy import StepMarks
+from dtdg_lab.kernels.device_clock import HostClock
 from dtdg_lab.training.clock import PhaseClock
 from dtdg_lab.training.memory import fits_memory, peak_bytes, trace_memory
 
@@ -157,7 +158,7 @@ def test_the_traced_peak_is_the_probed_one() -> None:
 
 
 def test_marks_outside_a_probe_take_no_note_of_blocks() -> None:
-    clock = PhaseClock("cpu")
+    clock = PhaseClock(HostClock())
     clock.block(0, "forward")
     StepMarks().block(0, "forward")
-    assert clock.intervals == []
+    assert clock.intervals() == []

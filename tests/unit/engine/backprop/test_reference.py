@@ -178,7 +178,7 @@ def test_a_step_adds_its_groups_and_counts_them(model: str) -> None:
     other = double_model(model, 1, seed=2)
     losses = [plain_loss(SequenceSegment(other, sequence, task, part, "last")) for part in (range(3), range(2, 5))]
     sum(losses).backward()
-    assert computed.loss_sum == pytest.approx(sum(float(loss.detach()) for loss in losses), rel=1e-12)
+    assert float(computed.loss_sum) == pytest.approx(sum(float(loss.detach()) for loss in losses), rel=1e-12)
     wanted = _gradients(other)
     for name, gradient in _gradients(one).items():
         added = torch.zeros(()) if wanted[name] is None else wanted[name]

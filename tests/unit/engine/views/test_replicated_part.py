@@ -373,7 +373,7 @@ def _task(graph: DynamicGraph, kind: Any = Regression) -> Any:
 def _whole(graph: DynamicGraph, model: DynamicModel, task: Any, **settings: Any) -> tuple[float, dict[str, Tensor]]:
     sequence = DeviceSequence(graph, device="cpu", dtype=torch.float64, kernel="torch", **settings)
     layout = SingleStrategy(model, sequence, task, TRAIN)
-    loss = layout.compute(layout.epoch(0)[0], StepMarks()).loss_sum
+    loss = float(layout.compute(layout.epoch(0)[0], StepMarks()).loss_sum)
     return loss, taken_gradients(model)
 
 
@@ -383,7 +383,7 @@ def _by_parts(graph: DynamicGraph, model: DynamicModel, task: Any, parts: int, *
     computed = layout.compute(layout.epoch(0)[0], StepMarks())
     assert (computed.groups, computed.vertex_snapshots) == (1, NODES * len(TRAIN))
     assert layout.rows() == {}
-    return computed.loss_sum, taken_gradients(model)
+    return float(computed.loss_sum), taken_gradients(model)
 
 
 @pytest.mark.parametrize("layers", [1, 2])
@@ -425,7 +425,7 @@ def test_spaces_that_are_not_kept_give_the_same(name: str) -> None:
     layout = ReplicatedStrategy(model, sequences, task, TRAIN, counts_group=True)
     for _ in range(2):
         computed = layout.compute(layout.epoch(0)[0], StepMarks())
-        assert_equal_gradients((computed.loss_sum, taken_gradients(model)), wanted)
+        assert_equal_gradients((float(computed.loss_sum), taken_gradients(model)), wanted)
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if memory(name) not in EXACT])

@@ -297,7 +297,7 @@ def _steps(layout: SampledWindowStrategy, epoch: int = 0) -> list[Step]:
         computed = layout.compute(work, StepMarks())
         assert (computed.groups, work.total_groups) == (1, 1)
         assert computed.vertex_snapshots == NODES * min(work.iteration + 1, WINDOW)
-        steps.append((computed.loss_sum, _taken(layout._model)))
+        steps.append((float(computed.loss_sum), _taken(layout._model)))
     return steps
 
 

@@ -355,7 +355,7 @@ def test_a_loss_at_all_snapshots_weighs_what_each_keeps() -> None:
         parameter.data.zero_()
     work = layout.by_length()[-1]
     built.gradients.zero()
-    found = layout.compute(work, StepMarks()).loss_sum
+    found = float(layout.compute(work, StepMarks()).loss_sum)
     assert built.strategy.chunking is not None and built.partition is not None
     order = survival_order(built.partition.owner, built.strategy.chunking, range(1), seed=0, epoch=0)
     means = []

@@ -12,7 +12,8 @@ import torch
 from dtdg_lab.core.errors import RunFailedError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.hybrid_batches.generators import BatchMaker
-from dtdg_lab.training.clock import PhaseClock
+from dtdg_lab.training import loop
+from dtdg_lab.training.clock import seconds_by_phase
 from tests.hybrid_training import (
     TOGETHER,
     drawn,
@@ -30,8 +31,7 @@ from tests.thinning import thinned
 @pytest.fixture
 def scripted_s(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every phase of every step takes a millisecond: what is decided by times is decided again."""
-    measured = PhaseClock.seconds
-    monkeypatch.setattr(PhaseClock, "seconds", lambda self: dict.fromkeys(measured(self), 1e-3))
+    monkeypatch.setattr(loop, "seconds_by_phase", lambda intervals: dict.fromkeys(seconds_by_phase(intervals), 1e-3))
 
 
 # checkpoints and repeated runs

@@ -71,7 +71,7 @@ def steady(monkeypatch: pytest.MonkeyPatch) -> None:
     drain, observe = GroupClock.drain, GroupScheduling.observe
 
     def drained(clock: GroupClock) -> list[tuple[int, int, int, float]]:
-        rows = drain(clock)
+        rows = drain(clock)()
         return [
             (group, start, start + round(seconds_of(group) * 1e9), seconds_of(group)) for group, start, _, _ in rows
         ]
@@ -552,7 +552,7 @@ def _built(**changes: Any) -> RunComponents:
 
 def _gradients(built: RunComponents, work: Step) -> tuple[float, dict[str, Tensor]]:
     built.gradients.zero()
-    loss = built.strategy.compute(work, StepMarks()).loss_sum
+    loss = float(built.strategy.compute(work, StepMarks()).loss_sum)
     return loss, {name: p.grad.clone() for name, p in built.model.named_parameters() if p.grad is not None}
 
 

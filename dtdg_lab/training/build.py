@@ -26,7 +26,7 @@ from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import begin_training, sealed, unsealed
 from dtdg_lab.graphs.split import Split, split
-from dtdg_lab.kernels.optimizers import OPTIMIZERS
+from dtdg_lab.kernels.optimizers import make_optimizer
 from dtdg_lab.models.base import DynamicModel, make_model
 from dtdg_lab.network.emulated_network import EmulatedNetwork, RankLinks, SlowableLinks
 from dtdg_lab.network.linked_group import LinkedGroup
@@ -110,7 +110,9 @@ def build(
     with together(group, device=device):
         task = make_task(config, graph, splits, device=device)
         model = _model(config, graph, task).to(device=device, dtype=dtype)
-        optimizer = OPTIMIZERS[config["optimizer"]](model.parameters(), lr=config.learning_rate)
+        optimizer = make_optimizer(
+            config["optimizer"], model.parameters(), learning_rate=config.learning_rate, device=device
+        )
         earlier = earlier_choice(plan, config, device=device)
         preferred = choose_here(config, graph, model.facts, device=device, dtype=dtype, earlier=earlier)
     compute = agree(config, preferred, group, device=device, earlier=earlier)

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.kernels.optimizers import OPTIMIZERS, make_optimizer
 from dtdg_lab.testing.training import Trained, train_in_memory
 from tests.factories import small_config, small_graph
 
@@ -46,3 +48,39 @@ for name in OPTIMIZERS:
     assert torch.equal(found[True, name], found[False, name])
 """
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+def trained(optimizer: torch.optim.Optimizer, steps: int) -> list[torch.Tensor]:
+    """Return the parameters of an optimizer after some steps."""
+    parameters = optimizer.param_groups[0]["params"]
+    for step in range(steps):
+        for parameter in parameters:
+            parameter.grad = (parameter.detach() * (step + 3)).sin()
+        optimizer.step()
+    return [parameter.detach().clone() for parameter in parameters]
+
+
+def weights(dtype: torch.dtype) -> list[torch.nn.Parameter]:
+    """Return parameters whose lengths are no multiples of a vector's."""
+    draw = torch.Generator().manual_seed(3)
+    return [torch.nn.Parameter(torch.randn(shape, generator=draw, dtype=dtype)) for shape in [(37, 9), (5,), (1, 1)]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_updating_all_parameters_at_once_has_the_bits_of_one_by_one(name: str, dtype: torch.dtype) -> None:
+    at_once = make_optimizer(name, weights(dtype), learning_rate=0.05)
+    one_by_one = OPTIMIZERS[name](weights(dtype), lr=0.05, foreach=False)
+    assert all(map(torch.equal, trained(at_once, 30), trained(one_by_one, 30)))
+
+
+def test_a_gpu_updates_in_one_launch_and_passes_no_way_of_computing_on() -> None:
+    there = make_optimizer("adam", weights(torch.float32), learning_rate=0.05, device="cuda:1")
+    here = make_optimizer("adam", weights(torch.float32), learning_rate=0.05)
+    assert there.defaults["fused"] is True
+    trained(here, 3)
+    there.load_state_dict(here.state_dict())
+    assert there.param_groups[0]["fused"] is True and not there.param_groups[0]["foreach"]
+    here.load_state_dict(there.state_dict())
+    assert here.param_groups[0]["foreach"] is True and not here.param_groups[0]["fused"]
+    assert [len(here.state[parameter]) for parameter in here.param_groups[0]["params"]] == [3, 3, 3]

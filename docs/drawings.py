@@ -83,7 +83,54 @@ def svg(panels: list[Panel]) -> str:
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{style}{"".join(parts)}</svg>\n'
 
 
+# An exchange that overlaps with computing, on two GPUs: a bar is (start, end, label, colour) in milliseconds.
+COMPUTE, WAIT, MOVE = "#0072B2", "#E69F00", "#009E73"
+QUEUES = [
+    (
+        "rank 0, computes",
+        [
+            (0, 50, "compute", COMPUTE),
+            (50, 80, "wait", WAIT),
+            (80, 110, "communicate", MOVE),
+            (110, 150, "compute", COMPUTE),
+        ],
+    ),
+    ("rank 0, exchanges", [(30, 80, "headers", "#56B4E9"), (80, 110, "rows", "#56B4E9")]),
+    ("rank 1, exchanges", [(80, 80.8, "", "#56B4E9"), (80, 110, "rows", "#56B4E9")]),
+    ("rank 1, computes", [(0, 88, "compute", COMPUTE), (88, 110, "communicate", MOVE), (110, 150, "compute", COMPUTE)]),
+]
+STAMPS = [(30, "began"), (50, "begins to wait"), (80, "last rank began"), (110, "ended")]
+MS, ROW = 5.2, 34
+
+
+def queues_svg() -> str:
+    """Return the queues of two GPUs below each other, with the stamps that the clock reads."""
+    left, top, parts = 140, 30, []
+    for row, (name, bars) in enumerate(QUEUES):
+        parts.append(f'<text x="{left - 10}" y="{top + row * ROW + 17}" text-anchor="end">{name}</text>')
+        for start, end, label, colour in bars:
+            place = (
+                f'x="{left + start * MS}" y="{top + row * ROW}" width="{(end - start) * MS - 1.5}" height="{ROW - 9}"'
+            )
+            parts.append(f'<rect {place} rx="3" fill="{colour}"/>')
+            middle = left + (start + end) / 2 * MS
+            parts.append(
+                f'<text class="in" x="{middle}" y="{top + row * ROW + 17}" text-anchor="middle">{label}</text>'
+            )
+    bottom = top + len(QUEUES) * ROW
+    for ms, label in STAMPS:
+        x = left + ms * MS
+        parts.append(f'<line x1="{x}" x2="{x}" y1="{top - 6}" y2="{bottom}" stroke="#57606a" stroke-dasharray="3 3"/>')
+        parts.append(f'<text x="{x}" y="{top - 12}" text-anchor="middle">{label}</text>')
+    parts.append(f'<text x="{left}" y="{bottom + 16}">0 ms</text>')
+    parts.append(f'<text x="{left + 150 * MS}" y="{bottom + 16}" text-anchor="end">150 ms</text>')
+    style = "<style>text{font:12px Helvetica,Arial,sans-serif;fill:#57606a}.in{fill:white}</style>"
+    size = f'viewBox="0 0 {left + 160 * MS:.0f} {bottom + 24}" width="{left + 160 * MS:.0f}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{style}{"".join(parts)}</svg>\n'
+
+
 if __name__ == "__main__":
     folder = Path(__file__).parent / "assets"
     for name, panels in DRAWINGS.items():
         (folder / f"{name}.svg").write_text(svg(panels), encoding="utf-8")
+    (folder / "phases.svg").write_text(queues_svg(), encoding="utf-8")

@@ -22,7 +22,7 @@ _CGROUP_FILES = {  # limit, usage, and the name of reclaimable bytes in memory.s
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimits:
-    """Bytes that a rank keeps at most; what does not fit is computed again.
+    """Bytes that a sequence of snapshots keeps at most; what does not fit is computed again.
 
     Attributes:
         views_bytes: of views, which hold features and operators. Views that are built again have the same bits.
@@ -40,7 +40,7 @@ class MemoryLimits:
         return replace(self, views_bytes=0)
 
     def divided(self, parts: int) -> MemoryLimits:
-        """Return the limits of one of several parts of a rank, which are computed one after another."""
+        """Return the limits of one of several sequences of a rank. Activations are kept by one at a time."""
         return replace(self, views_bytes=self.views_bytes // parts, pulls_bytes=self.pulls_bytes // parts)
 
     def at_most(self, other: MemoryLimits) -> MemoryLimits:
@@ -70,7 +70,7 @@ class DeviceMemory:
     free_bytes: int
 
     def limits(self, share: float, *, ranks: int) -> MemoryLimits:
-        """Return the limits of one rank.
+        """Return the limits of one rank, for all its sequences together.
 
         Limits that change bits follow the capacity, so that a run repeats whatever else is in memory. Those of views
         follow the free memory.

@@ -169,7 +169,7 @@ class Kernel(Event):
     Attributes:
         kernel: requested kernel.
         memory_share: requested share of the memory.
-        views_bytes: limit of cached views on each rank, and of pulls and activations.
+        views_bytes: limit of cached views in each sequence of a rank; then of pulls and of activations.
         seconds: measured seconds of a snapshot's pulls by backend; None if nothing was measured.
     """
 

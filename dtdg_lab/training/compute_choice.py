@@ -32,7 +32,7 @@ class ComputeChoice:
         kernel: requested kernel.
         memory_share: requested share of the memory.
         backend: chosen backend, ``torch`` or ``dgl``.
-        limits: limits of what a rank keeps.
+        limits: limits of what a sequence of a rank keeps.
         seconds: this rank's measured seconds of a snapshot's pulls by backend; None if nothing was measured.
     """
 
@@ -116,7 +116,7 @@ def agree(
     """Return the choice of all ranks; collective.
 
     DGL is taken if all ranks prefer it, and each limit is the smallest of any rank. Ranks that share a device share its
-    memory.
+    memory, and so do the sequences of a rank: all nodes, a strategy's own, and with several ranks the evaluator's.
 
     Args:
         config: the run's settings.
@@ -137,10 +137,11 @@ def agree(
         memories.append(DeviceMemory(*values))
     agreed = "dgl" if set(backends) == {"dgl"} else "torch"
     share = config["memory_share"]
-    limits = _smallest(memories, share)
+    sequences = 2 if group.size == 1 else 3
+    limits = _smallest(memories, share).divided(sequences)
     if earlier is not None and earlier.memory_share == share:
-        empty = _smallest([replace(memory, free_bytes=memory.capacity_bytes) for memory in memories], share)
-        fits = earlier.limits.views_bytes <= empty.views_bytes
+        emptied = [replace(memory, free_bytes=memory.capacity_bytes) for memory in memories]
+        fits = earlier.limits.views_bytes <= _smallest(emptied, share).divided(sequences).views_bytes
         limits = replace(earlier.limits, views_bytes=(earlier.limits if fits else limits).views_bytes)
     return ComputeChoice(device.partition(":")[0], config["kernel"], share, agreed, limits, seconds)
 

@@ -39,8 +39,8 @@ def test_a_large_gpu_keeps_more_than_the_usual_limits() -> None:
     assert limits.views_bytes > 7 * USUAL_LIMITS.views_bytes
 
 
-def test_limits_of_parts_and_of_ranks_are_smaller() -> None:
-    assert MemoryLimits(9, 6, 5).divided(3) == MemoryLimits(3, 2, 5)  # parts are computed in turn
+def test_limits_of_sequences_and_of_ranks_are_smaller() -> None:
+    assert MemoryLimits(9, 6, 5).divided(3) == MemoryLimits(3, 2, 5)  # of three sequences
     assert MemoryLimits(9, 1, 5).at_most(MemoryLimits(3, 2, 7)) == MemoryLimits(3, 1, 5)
     assert MemoryLimits(9, 6, 5).without_views() == MemoryLimits(0, 6, 5)
 

@@ -45,9 +45,17 @@ def _agreed(preferred: Any = ("torch", None), earlier: ComputeChoice | None = No
 def test_ranks_of_one_machine_share_its_memory_and_the_smallest_limit_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     one = ("torch", "a", 64 * GIB, 64 * GIB)
     _offers(monkeypatch, one, ("torch", "b", 16 * GIB, 8 * GIB))
-    assert _agreed(memory_share=0.5).limits == MemoryLimits(2 * GIB, GIB, 2 * GIB)
+    assert _agreed(memory_share=0.5).limits == MemoryLimits(GIB, GIB // 2, 2 * GIB)  # of two sequences
     _offers(monkeypatch, *[one] * 8, ("torch", "b", 16 * GIB, 16 * GIB))
-    assert _agreed(memory_share=0.5).limits == MemoryLimits(2 * GIB, GIB // 2, GIB)
+    assert _agreed(memory_share=0.5).limits == MemoryLimits(GIB, GIB // 4, GIB)
+
+
+def test_an_evaluator_of_several_ranks_keeps_views_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = SoloGroup()
+    group.size = 2
+    _offers(monkeypatch, *[("torch", "a", 96 * GIB, 48 * GIB)] * 2)
+    agreed = agree(small_config(memory_share=0.5), ("torch", None), group, device="cpu")
+    assert agreed.limits == MemoryLimits(2 * GIB, GIB, 6 * GIB)  # of three sequences
 
 
 def test_dgl_is_taken_only_if_all_ranks_prefer_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +133,7 @@ def test_a_resumed_run_takes_the_limits_that_it_began_with(
     assert first.losses + rest.losses == whole.losses
     assert Checkpoint.load(tmp_path / "last.pt").plan[COMPUTE]["activation_bytes"] == int(0.2 * 16 * GIB)
     (described,) = rest.recorder.events("kernel")
-    assert described["data"]["views_bytes"] == 4000
+    assert described["data"]["views_bytes"] == 2000
     little = train(tmp_path, config)
     assert little.losses != whole.losses and little.losses == pytest.approx(whole.losses, rel=1e-4)
 
@@ -135,7 +143,7 @@ def test_a_changed_share_of_memory_is_recorded_and_replayed(tmp_path: Path, monk
     script = {3: {"set": {"memory_share": 0.001}}, 9: {"set": {"group_window": 3}}}
     run = steered(small("psg", model="dcrnn", epochs=5), tmp_path, script)
     described = [(data["memory_share"], data["pulls_bytes"]) for _, data in events(run, "kernel")]
-    assert described == [(0.8, int(0.1 * 16 * GIB)), (0.001, int(16 * GIB / 8000))]
+    assert described == [(0.8, int(0.05 * 16 * GIB)), (0.001, int(16 * GIB / 16000))]
     _memory(monkeypatch, SMALL)
     again = replay(run, runs_dir=tmp_path)
     found = verify_replay(again)

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 
 from dtdg_lab.core.errors import ConfigError, NotAvailableError
-from dtdg_lab.energy.nvml import ask, start_nvml, stop_nvml, visible_name
+from dtdg_lab.energy.nvml import ask, start_nvml, stop_nvml, visible_name, visible_names
 from dtdg_lab.runs.environment import cpu_model
 from dtdg_lab.runs.liveness import host_id
 
@@ -141,11 +141,8 @@ def _explain_unused(torch_warnings: Sequence[str]) -> str:
 
 def _hides_gpus() -> bool:
     """Return True if CUDA_VISIBLE_DEVICES hides all GPUs from this process."""
-    try:
-        visible_name(0)
-    except NotAvailableError:
-        return True
-    return visible_name(0) == "-1"
+    names = visible_names()
+    return names is not None and names[:1] in ([], ["-1"])
 
 
 def _cuda_text(number: int) -> str:
@@ -159,6 +156,20 @@ def _cuda_number(version: str) -> int:
 
 
 # In the session.
+
+
+def free_instances(reports: Sequence[DeviceReport], count: int) -> list[str]:
+    """Return a MIG instance for each of some new engines; empty texts without enough of them.
+
+    A CUDA process sees only the first of the instances that CUDA_VISIBLE_DEVICES lists, so each engine needs its own.
+
+    Args:
+        reports: reports of the other engines of this machine.
+        count: number of new engines.
+    """
+    taken = {gpu.uuid for report in reports for gpu in report.gpus}
+    listed = [name for name in visible_names() or () if name.startswith(MIG) and name not in taken]
+    return (listed + [""] * count)[:count]
 
 
 def choose_devices(request: str, reports: Sequence[DeviceReport], ranks: Sequence[int] | None = None) -> DeviceChoice:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from dtdg_lab.cluster import session_files
-from dtdg_lab.cluster.devices import DeviceReport, Gpu
+from dtdg_lab.cluster.devices import DeviceReport, Gpu, free_instances
 from dtdg_lab.cluster.session_files import SessionFiles
 from dtdg_lab.cluster.worker import rehearse, warm_up
 from dtdg_lab.core.errors import ClusterError, ConfigError
@@ -202,11 +202,16 @@ class Engines:
             new = [number for number in self.client.ids if number not in self._warm]
             if not new:
                 return
-            view = self.client[new]
-            answers = view.apply_async(warm_up)
-            for number, (pid, report) in zip(new, answers.get(timeout=timeout_s), strict=True):
-                self._warm[number] = Engine(number, pid, report)
-            view.apply_async(rehearse)  # an error in it recurs in the first run, which reports it
+            is_own = self._cluster is not None  # other clusters decide themselves what their engines see
+            instances = (
+                free_instances([engine.report for engine in self.alive()], len(new)) if is_own else [""] * len(new)
+            )
+            answers = [
+                self.client[number].apply_async(warm_up, one) for number, one in zip(new, instances, strict=True)
+            ]
+            for number, answer in zip(new, answers, strict=True):
+                self._warm[number] = Engine(number, *answer.get(timeout=timeout_s))
+            self.client[new].apply_async(rehearse)  # an error in it recurs in the first run, which reports it
             write_json(self._files.engines_file, [asdict(engine) for engine in self._warm.values()])
         except (TimeoutError, ipp.error.TimeoutError) as error:
             raise ClusterError(f"engines {new} did not import the lab within {timeout_s:.1f} s.") from error

@@ -78,12 +78,17 @@ class RankTask:
         return Path(self.busy_file) if self.busy_file else None
 
 
-def warm_up() -> tuple[int, DeviceReport]:
+def warm_up(instance: str = "") -> tuple[int, DeviceReport]:
     """Import torch, so that a click on Run starts training immediately (see ``rehearse``).
+
+    Args:
+        instance: MIG instance for this engine; empty to use what CUDA_VISIBLE_DEVICES has.
 
     Returns:
         The number of the engine's process, and its devices.
     """
+    if instance:
+        os.environ["CUDA_VISIBLE_DEVICES"] = instance  # read when CUDA is first used
     return os.getpid(), report_devices()
 
 
@@ -169,6 +174,7 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, signals: S
         stack.callback(_leave_store, store, beacon, directory, task.size)  # runs after the beacon has closed
     stack.callback(beacon.close)
     beacon.start()
+    group: ProcessGroup | None = None
     try:
         group = ProcessGroup.join(store, task.rank, task.size, device=device, shares_gpus=task.shares_gpus)
         stack.push(partial(_leave_group, group))
@@ -200,12 +206,14 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, signals: S
         group.barrier()  # wait until all records are written, since rank 0 reads them
         if state == "stopped":
             state = end_stopped(control, directory, task.attempt, rank=task.rank)
-    except (RuntimeError, ValueError, ClusterError) as error:  # torch raises ValueError after a group was aborted
-        is_known = isinstance(error, OtherRankError)
-        if is_known or (isinstance(error, ValueError) and not is_marked_failed(directory, task.attempt)):
+    except Exception as error:
+        is_consequence = group is not None and group.is_aborted  # torch then raises errors of many types
+        if not is_consequence and not isinstance(error, RuntimeError | ClusterError):
             raise
         cause = _named(error, beacon, directory, task, request_log.trainer)
         request_log.trainer = None  # it holds the memory of the run
+        if cause is error:
+            raise
         raise cause from error
     return state
 
@@ -319,15 +327,16 @@ def _named(
     error: Exception, beacon: Beacon, directory: RunDirectory, task: RankTask, trainer: Trainer | None
 ) -> RunFailedError:
     """Return the failure of this rank, or of the rank that caused it."""
-    if is_marked_failed(directory, task.attempt):
-        return OtherRankError(f"rank {task.rank} left the run, because another rank has failed.")
-    out_of_memory = is_out_of_memory(error)
-    dead = None if out_of_memory else beacon.first_dead(1.0)
-    if dead is not None:
-        return RankFailedError(death_reason(dead), dead)
     if beacon.lost is not None:
         rank, reason = beacon.lost
         return RankFailedError(reason, rank)
+    if is_marked_failed(directory, task.attempt):
+        return OtherRankError(f"rank {task.rank} left the run, because another rank has failed.")
+    dead = None if is_out_of_memory(error) else beacon.first_dead(1.0)
+    if dead is not None:
+        return RankFailedError(death_reason(dead), dead)
+    if isinstance(error, OtherRankError):
+        return error
     step = None if trainer is None else trainer.position.step
     config = None if trainer is None else trainer.live_settings.config
     return RankFailedError(explain_failure(error, task.rank, step), task.rank, config)

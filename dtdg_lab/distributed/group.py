@@ -316,7 +316,8 @@ class ProcessGroup:
     _members: GroupMembers = field(init=False, repr=False)
     _splits: dict[int, tuple[Group, Group]] = field(default_factory=dict, repr=False)
     _beside: tuple[dist.ProcessGroup, Any] | None = field(default=None, init=False, repr=False)
-    _is_aborted: bool = field(default=False, init=False, repr=False)
+    is_aborted: bool = field(default=False, init=False, repr=False)
+    """True if another rank has failed, and this one has left its exchanges."""
     _leaving: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
     _on_host: dist.ProcessGroup | None = field(default=None, init=False, repr=False)
 
@@ -510,7 +511,7 @@ class ProcessGroup:
 
     def check(self) -> None:
         """Raise if the group was aborted."""
-        if (self._whole or self)._is_aborted:
+        if (self._whole or self).is_aborted:
             raise OtherRankError(f"another rank has failed, so the exchanges of rank {self.rank} were aborted.")
 
     def abort(self) -> None:
@@ -520,7 +521,7 @@ class ProcessGroup:
         cannot abort; its exchanges raise an error when a rank closes its connections.
         """
         with self._leaving:
-            self._is_aborted = True
+            self.is_aborted = True
             if self.wire != "cpu" and dist.is_initialized():
                 # before torch 2.6, destroying a group aborts it
                 getattr(distributed_c10d, "_abort_process_group", dist.destroy_process_group)()

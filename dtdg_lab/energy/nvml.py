@@ -306,13 +306,21 @@ def find_gpu(nvml: ModuleType, device: int | str) -> Any:
 
 def visible_name(index: int) -> str:
     """Return the NVML index or UUID behind CUDA device ``index`` of this process."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
+    names = visible_names()
+    if names is None:
         return str(index)
-    names = [name.strip() for name in visible.split(",") if name.strip()]
     if not 0 <= index < len(names):
-        raise NotAvailableError(f"CUDA device {index} is not among the visible ones: CUDA_VISIBLE_DEVICES={visible!r}.")
+        raise NotAvailableError(
+            f"CUDA device {index} is not among the visible ones: "
+            f"CUDA_VISIBLE_DEVICES={os.environ['CUDA_VISIBLE_DEVICES']!r}."
+        )
     return names[index]
+
+
+def visible_names() -> list[str] | None:
+    """Return the NVML indices or UUIDs in CUDA_VISIBLE_DEVICES; None if it is not set, and all GPUs are visible."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return None if visible is None else [name.strip() for name in visible.split(",") if name.strip()]
 
 
 def _mig_on(nvml: ModuleType, handle: Any) -> bool:

@@ -14,7 +14,7 @@ import psutil
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import NotAvailableError
-from dtdg_lab.energy.nvml import ask, name_gpus, start_nvml, stop_nvml
+from dtdg_lab.energy.nvml import ask, name_gpus, start_nvml, stop_nvml, visible_names
 
 _OF_DATA = ("numpy", "pandas", "pyarrow", "pydantic", "psutil")
 
@@ -89,11 +89,15 @@ def cpu_model() -> str | None:
 
 
 def gpu_count() -> int:
-    """Return the number of GPUs for new processes: those that NVML reports and CUDA_VISIBLE_DEVICES does not hide."""
-    count, visible = len(_gpus()["gpus"] or []), os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
+    """Return the number of GPUs for new engines: those that NVML reports and CUDA_VISIBLE_DEVICES does not hide.
+
+    Each MIG instance in CUDA_VISIBLE_DEVICES counts.
+    """
+    count, names = len(_gpus()["gpus"] or []), visible_names()
+    if names is None or not count:
         return count
-    return min(count, len([name for name in visible.split(",") if name.strip() not in ("", "-1")]))
+    instances = sum(name.startswith("MIG-") for name in names)
+    return instances or min(count, len([name for name in names if name != "-1"]))
 
 
 def _gpus() -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -13,8 +14,9 @@ import pynvml
 import pytest
 import torch
 
-from dtdg_lab.cluster.devices import DeviceReport, Gpu, assign_gpus, choose_devices, report_devices
+from dtdg_lab.cluster.devices import DeviceReport, Gpu, assign_gpus, choose_devices, free_instances, report_devices
 from dtdg_lab.cluster.engines import Engine, EngineState
+from dtdg_lab.cluster.worker import warm_up
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.runs.environment import gpu_count
 
@@ -127,6 +129,17 @@ def test_a_report_survives_the_file_of_a_session() -> None:
     assert Engine.from_json(asdict(engine)) == engine
 
 
+def test_new_engines_get_the_mig_instances_that_no_other_engine_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-1, MIG-2,MIG-3")
+    assert free_instances([], 2) == ["MIG-1", "MIG-2"]
+    assert free_instances([report("MIG-1"), report("MIG-3")], 2) == ["MIG-2", ""]
+    for other in ("0,1", ""):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", other)
+        assert free_instances([], 1) == [""]
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert free_instances([], 1) == [""]
+
+
 # The engine's side.
 
 
@@ -178,8 +191,11 @@ def test_an_engine_reports_the_gpus_that_torch_can_use(nvml: mock.Mock, monkeypa
 
 def test_a_mig_instance_is_known_by_its_own_uuid(nvml: mock.Mock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "cuda", PretendCuda(1))
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-5f")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-5f,MIG-6a")
+    assert gpu_count() == 2
     assert [gpu.uuid for gpu in report_devices().gpus] == ["MIG-5f"]
+    pid, reported = warm_up("MIG-6a")
+    assert pid == os.getpid() and [gpu.uuid for gpu in reported.gpus] == ["MIG-6a"]
 
 
 def test_a_driver_that_is_too_old_is_reported_with_both_versions(

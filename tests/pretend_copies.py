@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from dtdg_lab.kernels import uploads
 from dtdg_lab.kernels.uploads import Uploader
@@ -72,22 +71,6 @@ class QueuedCopies:
             )
             target.copy_(source)
             self._done += 1
-
-
-_READS = ("_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_dim", "bincount", "equal")
-
-
-class ReadsNothing(TorchDispatchMode):
-    """Refuses operations for whose result a host waits for the device: it learns a value or a size from it."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func.name().partition("::")[2].partition(".")[0]
-        assert name not in _READS, f"{name} waits for the device"
-        return func(*args, **(kwargs or {}))
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # nothing is compiled, and importing torch's compiler takes seconds
 
 
 @contextmanager

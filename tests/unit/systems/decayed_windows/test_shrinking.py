@@ -13,7 +13,8 @@ from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.systems.decayed_windows.chunks import Chunking
 from dtdg_lab.systems.decayed_windows.shrinking import PrefixSource, Shrinker, SurvivalOrder, survival_order
 from dtdg_lab.testing.example_graphs import graph_of
-from tests.pretend_copies import ReadsNothing, pretend_copies
+from tests.pretend_copies import pretend_copies
+from tests.simulated_tensors import DEVICE, simulated_device
 
 
 def shrinker() -> tuple[Shrinker, SurvivalOrder]:
@@ -76,17 +77,30 @@ def test_what_was_cut_out_is_given_again() -> None:
     assert made.edges(0, 3) is not again
 
 
-def test_shrinking_reads_nothing_back_and_copies_a_snapshot_once() -> None:
+def test_a_device_is_not_waited_for_and_holds_what_the_host_holds() -> None:
     made, order = shrinker()
     made.renumber(order)
-    with pretend_copies() as copies, ReadsNothing():
-        longest = made.edges(0, 4)
-        sent = len(copies.copied)
-        assert sent == 4, "offsets, indices, weights and levels"
-        for rows in (3, 2, 0):
+    with simulated_device() as device:
+        there = Shrinker(made._snapshots, DEVICE)
+        there.renumber(order)
+        on_device = [there.edges(0, rows) for rows in (4, 3, 2, 0)]
+        degrees = PrefixSource(on_device[1], OperatorSettings(device=DEVICE)).column_degrees("out")
+        assert not device.waits
+        for edges in on_device:
+            here = made.edges(0, edges.rows)
+            for name in ("indptr", "indices", "weights", "levels"):
+                assert getattr(edges, name).device.type == "simulated"
+                assert getattr(edges, name).tolist() == getattr(here, name).tolist()
+        assert degrees.tolist() == [4.0, 0.5, 1.0]
+
+
+def test_a_snapshot_is_copied_once() -> None:
+    made, order = shrinker()
+    made.renumber(order)
+    with pretend_copies() as copies:
+        for rows in (4, 3, 2, 0):
             assert made.edges(0, rows).rows == rows
-        assert len(copies.copied) == sent
-    assert longest.rows == 4
+    assert len(copies.copied) == 4, "offsets, indices, weights and levels"
 
 
 def test_snapshots_are_cut_out_ahead_once_and_only_if_no_prefix_has_them() -> None:

@@ -204,7 +204,9 @@ class QueuedRowExchange:
         _bits_of(rows)
         headers = clock.send(torch.tensor([[count, *tag] for count in send_counts], dtype=torch.int64))
         received_headers = torch.empty_like(headers)
-        self._sent = rows.detach().contiguous()
+        # the network's stream uses all of them until the device's work has waited for the exchange
+        self._buffers: tuple[Tensor, ...] = (headers, received_headers)
+        self._sent = rows.detach().clone(memory_format=torch.contiguous_format)
         self._received = rows.new_empty((sum(receive_counts), *rows.shape[1:]))
         self._arrived: Arrived | None = None
         self._meeting = clock.launch(
@@ -246,6 +248,7 @@ class QueuedRowExchange:
 
             self._arrived = Arrived(self._received, times)
             self._sent = self._received = self._sent.new_empty(0)
+            self._buffers = ()
         return self._arrived
 
 
@@ -263,7 +266,7 @@ def start_rows(
     rows. So all ranks know which rank was last (the straggler) and that they are in the same exchange, without another
     collective. (More rows than expected abort the process on gloo; only fewer are detected here.) Rows are copied and
     may be changed at once. Several exchanges may be in flight; all ranks must start them in the same order. On a GPU
-    nothing waits for the device, and rows must not be changed in place before :meth:`PendingRows.wait`.
+    nothing waits for the device.
 
     Args:
         rows: (s, F), ordered by destination rank, 4 or 8 bytes a number; F may be several dimensions.

@@ -25,6 +25,7 @@ import dtdg_lab
 from dtdg_lab.engine.backprop import time_blocks
 from dtdg_lab.engine.views import device_sequence
 from dtdg_lab.kernels import uploads
+from dtdg_lab.kernels.device_clock import HostClock, HostFlight, StartCollective
 from dtdg_lab.kernels.uploads import Uploader
 
 TYPE = "simulated"
@@ -153,6 +154,27 @@ class SimulatedCopies:
         pass
 
 
+class SimulatedClock(HostClock):
+    """A clock of the device whose stamps count as late, as those of a GPU (see `kernels/device_clock.py`)."""
+
+    is_late = True
+
+    def send(self, tensor: Tensor) -> Tensor:
+        return tensor.to(DEVICE, non_blocking=True)
+
+    def read_back(self, tensor: Tensor) -> Callable[[], Tensor]:
+        copy = tensor.to("cpu", non_blocking=True)
+        return lambda: copy
+
+    def launch(self, start: StartCollective) -> HostFlight:
+        return _Flight(self, start)
+
+
+class _Flight(HostFlight):
+    def read_back(self, tensor: Tensor) -> Callable[[], Tensor]:
+        return self._clock.read_back(tensor)
+
+
 @contextmanager
 def simulated_device() -> Iterator[SimulatedDevice]:
     """Let the package compute on ``DEVICE`` while the block runs, with the limits of a GPU."""
@@ -230,10 +252,10 @@ def compute(device: SimulatedDevice | None, function: Any, args: Any, kwargs: di
 def waits_of(function: Any, args: Any, kwargs: dict[str, Any], has_tensors: bool) -> Iterator[str]:
     """Yield the reasons for which the host would wait."""
     blocks = not kwargs.get("non_blocking", False)
-    if function is FROM and kwargs.get("device") is not None:
+    if function is FROM and kwargs.get("device") is not None and blocks:
         if has_tensors and not is_simulated(kwargs["device"]):
             yield "copies to the host"
-        elif not has_tensors and is_simulated(kwargs["device"]) and blocks:
+        elif not has_tensors and is_simulated(kwargs["device"]):
             yield "uploads"
     if not has_tensors:
         return

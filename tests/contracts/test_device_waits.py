@@ -1,4 +1,4 @@
-"""In a step, the host waits for its device only where this file says so."""
+"""In a step, the host does not wait for its device: one rank of every kind of system, and every model."""
 
 from __future__ import annotations
 
@@ -20,23 +20,10 @@ from dtdg_lab.training.assembly import assemble_trainer
 from dtdg_lab.training.loop import Trainer
 from dtdg_lab.training.resource_monitor import ResourceMonitor
 from tests.frozen.short_runs import CASES, NO_LOSSES, NO_RUN, config_of
-from tests.simulated_tensors import DEVICE, SimulatedDevice, simulated_device
+from tests.simulated_tensors import DEVICE, SimulatedClock, SimulatedDevice, simulated_device
 from tests.thinning import thinned
 
 STEPS = 3  # the run is stopped after the next step
-LOSS = "the loss of a step is a number of its record"
-KNOWN = {
-    ("reads a number", "engine/backprop/reference.py compute"): LOSS,
-    ("reads a number", "systems/decayed_windows/sampled.py <genexpr>"): LOSS,
-    ("reads a number", "systems/decayed_windows/strategy.py compute"): LOSS,
-    ("reads a number", "systems/feature_cache/strategy.py <genexpr>"): LOSS,
-    ("reads a number", "systems/hybrid_batches/strategy.py <genexpr>"): LOSS,
-    ("reads a number", "systems/snapshot_blocks/strategy.py compute"): LOSS,
-    ("reads a number", "systems/vertex_parts/strategy.py <genexpr>"): LOSS,
-    ("reads a number", "systems/vertex_parts/strategy.py compute"): LOSS,
-    ("uploads", "distributed/gradients.py exchange"): "the control state travels with the gradients",
-    ("copies to the host", "distributed/gradients.py exchange"): "the control state travels with the gradients",
-}
 # a system of each kind of strategy
 KINDS = ("psg", "esdg", "hypergraph-vertex", "dbov", "flaredtdg", "dynagraph", "dgl-default")
 RUNS = [(case, CASES[case]["model"]) for case in CASES if (case, 1) not in NO_RUN]
@@ -51,7 +38,7 @@ def train(case: str, model: str, device: str, folder: Path) -> list[float | None
         assemble_trainer(
             config,
             load_for(config),
-            SoloGroup(),
+            SoloGroup(clock=SimulatedClock() if device == DEVICE else None),
             recorder=recorder,
             control=ScriptedControl({STEPS: {"stop": True}}),
             checkpoint=folder / "last.pt",
@@ -66,7 +53,7 @@ def train(case: str, model: str, device: str, folder: Path) -> list[float | None
 @pytest.mark.parametrize(
     ("case", "model"), thinned([*RUNS, *OTHER_MODELS], [RUNS.index((case, CASES[case]["model"])) for case in KINDS])
 )
-def test_the_host_waits_in_a_step_only_where_it_is_known(
+def test_the_host_does_not_wait_in_a_step(
     case: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train_step, waits = Trainer._train_step, list[Counter[tuple[str, str]]]()
@@ -84,10 +71,11 @@ def test_the_host_waits_in_a_step_only_where_it_is_known(
         except UnsupportedError as refusal:
             pytest.skip(str(refusal))
     steady = waits[len(waits) // 2 :]  # the first steps bring what stays on the device
-    assert {wait for step in steady for wait in step} - KNOWN.keys() == set()
+    assert {wait for step in steady for wait in step} == set()
     if case not in NO_LOSSES:
         monkeypatch.undo()
-        assert losses == pytest.approx(train(case, model, "cpu", tmp_path), rel=1e-9)
+        expected = train(case, model, "cpu", tmp_path)  # a step less, because a stop arrives a step late on the device
+        assert losses[: len(expected)] == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pickle
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,10 +25,10 @@ from dtdg_lab.device_check.peak_memory import measure_peak
 from dtdg_lab.distributed.group import Group, ProcessGroup
 from dtdg_lab.distributed.store import reach_store
 from dtdg_lab.kernels.torch_defaults import torch_defaults
-from dtdg_lab.testing.processes import RanksError, run_ranks
+from dtdg_lab.testing.processes import KILLED, RanksError, run_ranks
 
 TIMEOUT_S = 1800.0  # of processes that work alone
-GROUP_TIMEOUT_S = 300.0  # of a group: a rank that waits for a failed one never returns
+GROUP_TIMEOUT_S = 600.0  # of a group: a rank that waits for a failed one never returns
 _POLL_S = 0.2
 
 
@@ -77,18 +77,23 @@ def perform(unit: Unit, device: str, group: Group | None = None) -> Any:
 
 
 class ResultFolder:
-    """Results of units that several processes write; a unit that was claimed without a result has failed."""
+    """Results of units that several processes write, and which process claimed a unit."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def claim(self, number: int) -> bool:
+    def claim(self, number: int, process: int) -> bool:
         """Return True for the first process that asks for a unit."""
         try:
-            (self._path / f"{number}.claim").touch(exist_ok=False)
+            with (self._path / f"{number}.claim").open("x") as file:
+                file.write(str(process))
         except FileExistsError:
             return False
         return True
+
+    def release(self, number: int) -> None:
+        """Let a unit be claimed again."""
+        (self._path / f"{number}.claim").unlink()
 
     def write(self, number: int, rank: int, result: Any) -> None:
         """Write the result of a unit on a rank."""
@@ -101,9 +106,10 @@ class ResultFolder:
         files = sorted(self._path.glob(f"{number}.*.result"), key=lambda file: int(file.name.split(".")[1]))
         return [pickle.loads(file.read_bytes()) for file in files] if len(files) >= ranks else None
 
-    def is_claimed(self, number: int) -> bool:
-        """Return whether a process began a unit."""
-        return (self._path / f"{number}.claim").exists()
+    def claimer(self, number: int) -> int | None:
+        """Return the process that began a unit; None if none did."""
+        file = self._path / f"{number}.claim"
+        return int(file.read_text()) if file.exists() else None
 
     def count(self) -> int:
         """Return the number of results."""
@@ -150,21 +156,24 @@ def _execute(
         with _progress_bar(folder, len(units) * ranks, progress):
             while remaining := {number: unit for number, unit in enumerate(units) if number not in results}:
                 work = _work_together if together else _work_alone
-                reason = ""
+                failures: dict[int, str] = {}
                 try:
                     limit_s = GROUP_TIMEOUT_S if together else TIMEOUT_S
                     task = _Task(folder, tuple(devices), remaining, sent)
                     run_ranks(work, len(devices), task, timeout_s=limit_s)
                 except RanksError as error:
-                    reason = _failures(error)
+                    failures = error.failures
+                culprits = failures if together else _culprits(failures)
                 for number in remaining:
-                    result = folder.read(number, ranks)
+                    result, claimer = folder.read(number, ranks), folder.claimer(number)
                     if result is not None:
                         results[number] = result
-                    elif reason and folder.is_claimed(number):
-                        results[number] = Broken(reason)
-                if reason and not remaining.keys() & results.keys():  # not even one began: all would fail alike
-                    results |= dict.fromkeys(remaining, Broken(reason))
+                    elif claimer in culprits:
+                        results[number] = Broken(_last_lines(culprits))
+                    elif claimer is not None:  # its process was ended with the one that failed
+                        folder.release(number)
+                if failures and not remaining.keys() & results.keys():  # not even one began: all would fail alike
+                    results |= dict.fromkeys(remaining, Broken(_last_lines(failures)))
     return [results[number] for number in range(len(units))]
 
 
@@ -212,7 +221,7 @@ def _work_alone(rank: int, ranks: int, address: str, task: _Task) -> None:
     folder, device = task.folder, task.devices[rank]
     with _prepared(device, task.sent):
         for number, unit in task.units.items():
-            if unit.device == device and folder.claim(number):
+            if unit.device == device and folder.claim(number, rank):
                 folder.write(number, 0, perform(unit, device))
 
 
@@ -222,7 +231,7 @@ def _work_together(rank: int, ranks: int, address: str, task: _Task) -> None:
     with _prepared(device, task.sent):
         group = ProcessGroup.join(reach_store(address, ranks), rank, ranks, device=device)
         for number, unit in task.units.items():
-            folder.claim(number)
+            folder.claim(number, rank)
             folder.write(number, rank, perform(unit, device, group))
         group.close()
 
@@ -238,7 +247,13 @@ def _prepared(device: str, sent: Sequence[SentRegistration]) -> Iterator[None]:
         yield
 
 
-def _failures(error: RanksError) -> str:
-    """Return the last line of each rank's failure, which names the error."""
-    lines = {rank: text.strip().splitlines()[-1] for rank, text in sorted(error.failures.items())}
-    return "; ".join(f"process {rank}: {line}" for rank, line in lines.items())
+def _culprits(failures: Mapping[int, str]) -> dict[int, str]:
+    """Return the failures of processes that failed themselves; all if time was up."""
+    own = {process: text for process, text in failures.items() if text != KILLED}
+    return own or dict(failures)
+
+
+def _last_lines(failures: Mapping[int, str]) -> str:
+    """Return the last line of each failure, which names the error."""
+    lines = {process: text.strip().splitlines()[-1] for process, text in sorted(failures.items())}
+    return "; ".join(f"process {process}: {line}" for process, line in lines.items())

@@ -36,6 +36,7 @@ _IMPORTED = [
     "dtdg_lab.testing.models",
     *(f"dtdg_lab.systems.{family}.strategy" for family in catalogue.DECLARED if family),
 ]
+KILLED = "was still alive when the time was up, and was killed"  # the failure of a rank that did not fail itself
 _GRACE_S = 3.0  # time in which other ranks may report their failures after the first one
 
 
@@ -224,7 +225,7 @@ def _collect(started: list[_Rank], timeout_s: float, may_die: tuple[int, ...]) -
                 _receive(rank, started.index(rank) in may_die)
         if not ready and time.monotonic() >= end:
             for rank in waiting:
-                rank.failure = "was still alive when the time was up, and was killed"
+                rank.failure = KILLED
             return
 
 

@@ -14,7 +14,10 @@ import dtdg_lab as lab
 from dtdg_lab.config import catalogue
 from dtdg_lab.device_check.cases import make_case
 from dtdg_lab.device_check.units import Broken, ResultFolder, Unit, execute, execute_together
+from dtdg_lab.testing import processes
 from tests.registrations import registered_apart
+
+SLOW = ("flaredtdg", "greendygnn")  # still busy when the other process ends
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +48,14 @@ def test_a_unit_whose_process_dies_is_broken_and_the_others_are_executed() -> No
     assert [run.result for runs in (first, third) for run in runs.values()] == ["trained", "trained"]
 
 
+def test_work_of_a_process_that_is_ended_with_another_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_GRACE_S", 0.0)
+    lab.register(EndsItsProcess, "model", "ends")
+    broken, *others = execute([unit_of("single", "ends"), *map(unit_of, SLOW, ["tgcn"] * len(SLOW))], ["cpu", "cpu"])
+    assert isinstance(broken, Broken) and "died with exit code 3" in broken.reason
+    assert [run.result for runs in others for run in runs.values()] == ["trained"] * len(SLOW)
+
+
 def test_a_group_exchanges_and_trains_and_survives_a_rank_that_fails() -> None:
     lab.register(EndsItsProcess, "model", "ends")
     units = [Unit("exchange", ""), unit_of("psg", "ends", 2), unit_of("psg", "tgcn", 2)]
@@ -58,8 +69,10 @@ def test_a_group_exchanges_and_trains_and_survives_a_rank_that_fails() -> None:
 
 def test_one_process_claims_a_unit_and_results_wait_for_all_ranks(tmp_path: Path) -> None:
     folder = ResultFolder(tmp_path)
-    assert folder.claim(3) and not folder.claim(3)
-    assert folder.is_claimed(3) and not folder.is_claimed(4)
+    assert folder.claim(3, process=1) and not folder.claim(3, process=0)
+    assert folder.claimer(3) == 1 and folder.claimer(4) is None
+    folder.release(3)
+    assert folder.claimer(3) is None
     folder.write(3, 1, "second")
     assert folder.read(3, ranks=2) is None
     folder.write(3, 0, "first")

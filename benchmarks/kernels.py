@@ -10,6 +10,10 @@ transpose. Attention is forward and backward, by the lab's own operator and by D
 Part ``shared``: convolutions of 16 snapshots of mathoverflow, edge life 31, forward and backward, in processor seconds:
 each with its own product, and in groups whose common edges are aggregated once (``system="pipad"``). Part ``epochs``:
 an epoch of T-GCN with two layers on the same graph, by `single` and by `pipad` with groups of two.
+
+Part ``recurrence``: a GRU through 8 snapshots, forward and backward, in processor seconds: by the lab's kernel, by
+plain PyTorch, and by plain PyTorch under `torch.compile`, which needs a C++ compiler on the CPU. Each shape is compiled
+first; how long that takes is printed.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ from dtdg_lab.core.rng import generator
 from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource
+from dtdg_lab.kernels.recurrence import gru_sequence
 from dtdg_lab.kernels.spmm import Adjacency, has_bag_kernel, import_dgl
 from dtdg_lab.systems.single.strategy import OverlapSequence
 
@@ -38,6 +43,7 @@ WIDTHS = (2, 16, 32, 64, 128)
 SIZES = {"small": (600, 3_000), "medium": (20_000, 100_000), "large": (200_000, 1_000_000)}
 TURNS, QUICK_TURNS, WARM_UPS = 15, 7, 2
 Way = Callable[[], object]
+Gru = Callable[..., torch.Tensor]
 
 
 def random_snapshot(nodes: int, edges: int) -> Snapshot:
@@ -196,7 +202,54 @@ def backend_rows(turns: int, device: str, *, quick: bool, dgl: bool) -> list[dic
     return rows
 
 
-PARTS = ("rows", "shared", "epochs")
+GRU_SNAPSHOTS, GRU_SIZES = 8, ((32, 16), (256, 32), (2_000, 32))  # nodes, hidden
+
+
+def plain_gru(
+    x: torch.Tensor, h: torch.Tensor, weights: torch.Tensor, *, feed: torch.Tensor, bias: torch.Tensor
+) -> torch.Tensor:
+    """The recurrence of `gru_sequence` without a kernel: (S, n, C) -> (S, n, H)."""
+    states = []
+    for inputs in (x @ feed + bias).unbind():
+        update_in, reset_in, candidate_in = inputs.chunk(3, dim=1)
+        update, reset = torch.sigmoid(update_in + h @ weights[0]), torch.sigmoid(reset_in + h @ weights[1])
+        candidate = torch.tanh(candidate_in + (reset * h) @ weights[2])
+        h = update * h + (1 - update) * candidate
+        states.append(h)
+    return torch.stack(states)
+
+
+def recurrence_rows(turns: int, device: str, *, quick: bool) -> list[dict[str, Any]]:
+    """A GRU forward and backward, by nodes and width: processor seconds, on a GPU seconds."""
+    clock, rows = time.process_time if device == "cpu" else time.perf_counter, []
+    for nodes, hidden in GRU_SIZES[:1] if quick else GRU_SIZES:
+        shapes = ((GRU_SNAPSHOTS, nodes, hidden), (3, hidden, hidden), (hidden, 3 * hidden), (3 * hidden,))
+        draw = torch.Generator().manual_seed(0)
+        x, weights, feed, bias = (
+            (torch.randn(shape, generator=draw) / hidden**0.5).to(device).requires_grad_() for shape in shapes
+        )
+        h = torch.zeros(nodes, hidden, device=device)
+
+        def run(gru: Gru, given: Sequence[torch.Tensor] = (x, h, weights, feed, bias)) -> torch.Tensor:
+            *inputs, feed, bias = given
+            return gru(*inputs, feed=feed, bias=bias)
+
+        def way(gru: Gru, run: Callable[[Gru], torch.Tensor] = run) -> Way:
+            return lambda: run(gru).square().sum().backward()
+
+        compiled = torch.compile(plain_gru, dynamic=False)
+        began = time.perf_counter()
+        way(compiled)()
+        results.finish(device)
+        print(f"compiled in {time.perf_counter() - began:.1f} s, same bits: "
+              f"{torch.equal(run(compiled), run(gru_sequence))}")  # fmt: skip
+        ways = {"kernel": way(gru_sequence), "plain": way(plain_gru), "compiled": way(compiled)}
+        case = {"graph": f"{nodes} nodes", "type": "float32", "sum": "GRU", "features": hidden}
+        rows.append(report(case, compare(ways, turns, device, clock)))
+    return rows
+
+
+PARTS = ("rows", "shared", "epochs", "recurrence")
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
@@ -230,6 +283,8 @@ def main() -> int:
         found["shared"] = shared_rows(turns, given.device)
     if "epochs" in parts:
         found["epochs"] = epoch_rows(given.device)
+    if "recurrence" in parts:
+        found["recurrence"] = recurrence_rows(turns, given.device, quick=given.quick)
     results.write(given, machine, found)
     return 0
 

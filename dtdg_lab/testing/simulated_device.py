@@ -61,7 +61,7 @@ class SimulatedDevice:
         self._computed_s = max(self._computed_s, self.host_s) + seconds
 
     def work_on_host(self, seconds: float) -> None:
-        """Let the host work; the device goes on with its queue."""
+        """Let the host work; the device continues with its queue."""
         self.host_s += seconds
 
     def wait_until(self, seconds: float) -> None:

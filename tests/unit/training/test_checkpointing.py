@@ -269,8 +269,9 @@ def test_values_of_aborted_exchanges_are_not_saved(tmp_path: Path) -> None:
         config={"checkpoint_every_s": 0.0},
         checkpoint=lambda carried=None: present,
     )
-    manager = CheckpointManager(tmp_path / "kept" / "last.pt", state, SimpleNamespace())
-    for save in (lambda: manager.after_step(1.0), lambda: manager.keep("step-00001")):
+    manager = CheckpointManager(tmp_path / "kept" / "last.pt", state, SimpleNamespace(settle=lambda: None))
+    last = RecordedStep(present.position.step, 1.0, 0.0)
+    for save in (lambda: manager.after_step(last), lambda: manager.keep("step-00001")):
         with pytest.raises(OtherRankError):
             save()
     assert not (tmp_path / "kept").exists()

@@ -52,6 +52,7 @@ def assemble_rank(
     local_rank: int = 0,
     local_size: int = 1,
     attempt: int = 1,
+    shares_gpus: bool = False,
     **options: Any,
 ) -> tuple[Trainer, ResourceMonitor]:
     """Build the trainer and the resource monitor of a rank; rank 0 records the start of the attempt.
@@ -68,6 +69,7 @@ def assemble_rank(
         local_rank: index among the ranks of this machine.
         local_size: number of ranks on this machine.
         attempt: number of the attempt, from 1.
+        shares_gpus: whether ranks of the run share a GPU.
         options: passed to :func:`dtdg_lab.training.assembly.assemble_trainer`.
     """
     from dtdg_lab.datasets.names import load_for
@@ -75,7 +77,7 @@ def assemble_rank(
     from dtdg_lab.training.resource_monitor import ResourceMonitor
 
     config = directory.config()
-    monitor = ResourceMonitor(config, device, local_rank, local_size, recorder)
+    monitor = ResourceMonitor(config, device, local_rank, local_size, recorder, shares_gpu=shares_gpus)
     stack.callback(monitor.close)
     monitor.start()
     with prepared_by(preparation):

@@ -192,6 +192,7 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, signals: S
                 local_rank=task.local_rank,
                 local_size=task.local_size,
                 attempt=task.attempt,
+                shares_gpus=task.shares_gpus,
                 resume=task.attempt > 1 and directory.checkpoint_file.is_file(),  # else it starts again
                 changes=dict(task.changes),
             )

@@ -22,6 +22,10 @@ from dtdg_lab.energy.total import GPU, PROCESSOR
 from dtdg_lab.training.recorder import Recorder
 
 SAMPLE_S = 1.0
+_SHARED_NOTE = (
+    "GPU energy is unknown: ranks share GPUs or have MIG instances, and counters and power models are of whole GPUs. "
+    "Give every rank a GPU of its own to measure it."
+)
 
 
 class ResourceMonitor:
@@ -37,13 +41,16 @@ class ResourceMonitor:
         rank: number of this rank on the node.
         size: ranks on this node.
         recorder: writer of rows.
+        shares_gpu: whether other ranks compute on the same GPU; its energy is then unknown.
 
     Attributes:
         notes: unavailable readings and their replacements.
         children: returns the ids of the processes that work for this rank, such as its feature server.
     """
 
-    def __init__(self, config: RunConfig, device: str, rank: int, size: int, recorder: Recorder) -> None:
+    def __init__(
+        self, config: RunConfig, device: str, rank: int, size: int, recorder: Recorder, *, shares_gpu: bool = False
+    ) -> None:
         self._power = _power(config)
         self.children: Callable[[], tuple[int, ...]] = tuple
         child_seconds = ChildSeconds(self._child_ids)
@@ -54,7 +61,7 @@ class ResourceMonitor:
 
         kind, _, index = device.partition(":")
         readers, self.notes = readers_for(
-            "cuda" if kind == "cuda" else "cpu",
+            "cuda" if kind == "cuda" and not shares_gpu else "cpu",
             local_rank=rank,
             local_ranks=size,
             device_index=_gpu_name(int(index)) if index else None,
@@ -63,6 +70,8 @@ class ResourceMonitor:
             shares=True,
             processor=processor,
         )
+        if shares_gpu:
+            self.notes.append(_SHARED_NOTE)
         self._meter = EnergyMeter(readers)
         read_devices = {reader.device for reader in readers if not reader.name.endswith(SHARE)}
         self._unread = [

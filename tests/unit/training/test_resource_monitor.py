@@ -58,3 +58,21 @@ def test_a_gpu_is_read_by_its_uuid_since_cuda_may_number_gpus_by_speed(
     monkeypatch.setattr(resource_monitor, "readers_for", noted)
     ResourceMonitor(remote_config(), "cuda:0", 0, 1, RecordingRecorder()).close()
     assert asked == [device]
+
+
+@pytest.mark.parametrize(("is_shared", "kind"), [(True, "cpu"), (False, "cuda")])
+def test_the_energy_of_a_shared_gpu_is_unknown(is_shared: bool, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: SimpleNamespace(uuid="bbbb-2"))
+    kinds = []
+
+    def noted(kind: str, **settings: Any) -> Any:
+        kinds.append(kind)
+        return [], []
+
+    monkeypatch.setattr(resource_monitor, "readers_for", noted)
+    recorder = RecordingRecorder()
+    monitor = ResourceMonitor(remote_config(), "cuda:0", 0, 2, recorder, shares_gpu=is_shared)
+    monitor.close()
+    assert kinds == [kind] and any("ranks share GPUs" in note for note in monitor.notes) == is_shared
+    (row,) = [row for row in recorder.tables["energy"] if row["device"] == "gpu"]
+    assert row["joules"] is None

@@ -8,11 +8,13 @@ from collections.abc import Iterator
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import LabError, RunFailedError
-from dtdg_lab.core.system_errors import is_lack_of_memory
+from dtdg_lab.core.system_errors import error_text, is_lack_of_memory
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.systems.step_memory import lower_memory
 
 OOM_SENTENCES = 3  # of torch's message; the others describe its allocator
+# in errors that CUDA, NCCL, DGL and CUDA's libraries raise without torch's allocator
+_NO_GPU_MEMORY = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
 
 
 class RankFailedError(RunFailedError):
@@ -40,14 +42,20 @@ def explain_failure(error: BaseException, rank: int, step: int | None) -> str:
     text = str(error)
     if is_out_of_memory(error):
         text = ". ".join(text.split(". ")[:OOM_SENTENCES])
-    return f"rank {rank} failed{position}: {type(error).__name__}: {text}"
+    return f"rank {rank} failed{position}: {type(error).__name__}: {text}".removesuffix(": ")  # MemoryError has no text
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return True if a device or the machine had no memory left, also as the cause of another error."""
-    from torch import OutOfMemoryError
+    return any(is_lack_of_memory(one) or _is_lack_of_gpu_memory(one) for one in _chain(error))
 
-    return any(isinstance(one, OutOfMemoryError) or is_lack_of_memory(one) for one in _chain(error))
+
+def _is_lack_of_gpu_memory(error: BaseException) -> bool:
+    from torch.cuda import OutOfMemoryError  # torch 2.4 does not have torch.OutOfMemoryError
+
+    if isinstance(error, LabError):  # it may quote the error of another rank
+        return False
+    return isinstance(error, OutOfMemoryError) or any(text in str(error) for text in _NO_GPU_MEMORY)
 
 
 def suggest_memory_remedy(config: RunConfig, *, in_session: bool = True) -> str:
@@ -59,8 +67,8 @@ def suggest_memory_remedy(config: RunConfig, *, in_session: bool = True) -> str:
     """
     try:
         remedy = lower_memory(config, load_for(config))
-    except LabError as error:
-        return f"The forecast cannot tell which setting lowers the memory: {error}"
+    except (LabError, MemoryError, OSError, RuntimeError) as error:  # the machine may have no memory for the data
+        return f"The forecast cannot tell which setting lowers the memory: {error_text(error)}"
     if remedy is None:
         return "Use more ranks, a smaller hidden, or a device with more memory."
     settings = ", ".join(f"{name}={value!r}" for name, value in remedy.changes.items())

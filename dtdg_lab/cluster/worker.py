@@ -129,7 +129,7 @@ def _run_rank(task: RankTask, directory: RunDirectory, signals: StopSignals) -> 
                 # closing the group ends the collectives of other ranks: do not report their errors as the cause
                 if not isinstance(error, OtherRankError):
                     _mark_failed(directory, task, error, signals)
-                release_memory(error)  # before that, since an open subgroup would keep other ranks waiting
+                release_memory(error)  # before the group closes, since an open subgroup would keep other ranks waiting
                 raise
         with signs_of_life(directory.live, task.rank, task.busy):
             parquet.write_rank(directory, task.rank)
@@ -209,7 +209,7 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, signals: S
             state = end_stopped(control, directory, task.attempt, rank=task.rank)
     except Exception as error:
         is_consequence = group is not None and group.is_aborted  # torch then raises errors of many types
-        if not is_consequence and not isinstance(error, RuntimeError | ClusterError):
+        if not is_consequence and not isinstance(error, RuntimeError | MemoryError | ClusterError):
             raise
         cause = _named(error, beacon, directory, task, request_log.trainer)
         request_log.trainer = None  # it holds the memory of the run

@@ -148,7 +148,7 @@ def measure_backends(snapshot: Snapshot, settings: OperatorSettings, shapes: Seq
     for backend in BACKENDS:
         try:
             seconds[backend] = Pulls(snapshot, replace(settings, backend=backend), shapes).seconds()
-        except torch.OutOfMemoryError:
+        except torch.cuda.OutOfMemoryError:
             if backend == "torch":
                 raise
     return seconds

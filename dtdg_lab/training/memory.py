@@ -125,7 +125,7 @@ def fits_memory(step: Callable[[], None], limit_bytes: float, *, device: str = "
     if device.startswith("cuda"):
         try:
             return peak_bytes(step, device=device) <= limit_bytes
-        except torch.OutOfMemoryError:
+        except torch.cuda.OutOfMemoryError:
             return False
 
     def check(live_bytes: int) -> None:

@@ -31,8 +31,8 @@ def compute(self, *given):
 Short.compute = compute
 """
 OUT_OF_MEMORY = (
-    'torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB '
-    'of which 1.20 GiB is free. Of the allocated memory 70 GiB is allocated by PyTorch. See documentation.")'
+    'torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 '
+    'GiB of which 1.20 GiB is free. Of the allocated memory 70 GiB is allocated by PyTorch. See documentation.")'
 )
 LARGEST = """
 import gc, torch
@@ -44,12 +44,19 @@ def pids(session: Session) -> list[int]:
     return [engine.pid for engine in session._engines.alive()]
 
 
-@pytest.mark.parametrize("failing", [0, 1])
+@pytest.mark.parametrize(
+    ("failing", "error", "text"),
+    [
+        (0, OUT_OF_MEMORY, "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has"),
+        (1, "MemoryError", "MemoryError. "),
+    ],
+    ids=["gpu", "machine"],
+)
 def test_a_rank_without_memory_fails_the_run_with_a_remedy_and_the_engines_stay(
-    session: Session, config: RunConfig, tmp_path: Path, failing: int
+    session: Session, config: RunConfig, tmp_path: Path, failing: int, error: str, text: str
 ) -> None:
     flag, before = tmp_path / "now", pids(session)
-    code = SHORT.format(module="snapshot_groups", strategy="SnapshotGroupStrategy", flag=str(flag), error=OUT_OF_MEMORY)
+    code = SHORT.format(module="snapshot_groups", strategy="SnapshotGroupStrategy", flag=str(flag), error=error)
     engine = session._engines.client[session._engines.alive()[failing].id]
     engine.execute(code, silent=True).get(20)
     run = until_step(session.train(config.replace(epochs=30, slow_rank=1 - failing, slow_ms=20.0)), 12)
@@ -60,7 +67,7 @@ def test_a_rank_without_memory_fails_the_run_with_a_remedy_and_the_engines_stay(
     assert time.monotonic() - began_s < 8.0
     step = int(run.reason.split(" at step ")[1].split(":")[0])
     assert run.failed_rank == failing and step >= 12
-    assert "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has" in run.reason
+    assert text in run.reason
     assert "See documentation" not in run.reason
     assert "lowers the predicted memory of a rank from" in run.reason and "run.resume(group_window=" in run.reason
     assert open_run(run.path).summary["reason"] == run.reason

@@ -136,7 +136,7 @@ def test_a_device_that_torch_does_not_find_is_named() -> None:
 def test_dgl_is_not_taken_where_it_runs_out_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     def seconds(pulls: Pulls) -> float:
         if pulls.settings.backend == full:
-            raise torch.OutOfMemoryError
+            raise torch.cuda.OutOfMemoryError
         return 1.0
 
     monkeypatch.setattr(Pulls, "seconds", seconds)
@@ -144,7 +144,7 @@ def test_dgl_is_not_taken_where_it_runs_out_of_memory(monkeypatch: pytest.Monkey
     full = "dgl"
     assert measure_backends(*given) == {"torch": 1.0} and faster({"torch": 1.0}) == "torch"
     full = "torch"
-    with pytest.raises(torch.OutOfMemoryError):
+    with pytest.raises(torch.cuda.OutOfMemoryError):
         measure_backends(*given)
 
 

@@ -48,6 +48,9 @@ LOOK_S = 0.5
 GRACE_S = 1.5  # time for a survivor to leave a collective by itself
 
 
+ABORT_S = 5.0  # time for the exchanges of this rank to abort; NCCL may hang in it
+
+
 STEP_S = 30.0  # time for a survivor to reach its next collective, which raises an error
 _COLLECTIVES = (os.path.join("torch", "distributed"), os.path.join("dtdg_lab", "distributed"))  # folders of their code
 
@@ -131,7 +134,7 @@ class Beacon:
         busy_file: touched twice a second, so that the idle watchdog sees that the cluster is in use.
 
     Attributes:
-        abort: aborts the exchanges of this rank, once there are any.
+        abort: aborts the exchanges of this rank, once there are any; called in a thread of its own.
         lost: the dead or silent rank and the reason, once there is one.
     """
 
@@ -176,7 +179,9 @@ class Beacon:
             touch(self._live, self._rank, self._busy_file)
             self.lost = self._find_lost()
             if self.lost is not None or self._failed():
-                self.abort()
+                aborting = threading.Thread(target=self.abort, name="abort", daemon=True)  # may hang or raise
+                aborting.start()
+                aborting.join(ABORT_S)
                 self._leave()
                 return
 

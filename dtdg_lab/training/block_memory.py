@@ -185,7 +185,7 @@ def block_cost(config: RunConfig, graph: DynamicGraph, *, steps: int = 3) -> Blo
 
 
 def _cost(config: RunConfig, graph: DynamicGraph, steps: int) -> BlockCost:
-    on_gpu = config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available())
+    on_gpu = config.device.startswith("cuda") or (config.device == "auto" and torch.cuda.is_available())
     device = "cuda:0" if on_gpu else "cpu"
     components = build(config, graph, SoloGroup(), device=device)
     loss = _step(components, StepMarks())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.training import block_memory
 from dtdg_lab.training.block_memory import BlockMemory, block_cost
 from dtdg_lab.training.build import build
 from tests.thinning import thinned
@@ -51,6 +53,17 @@ def test_the_fewest_blocks_that_fit_are_taken_and_the_peak_is_as_estimated(graph
     assert peak == pytest.approx(predicted, rel=0.15)
     assert built.strategy.block_memory is not None and built.strategy.block_memory.peak_bytes(chosen - 1) > budget
     assert all(parameter.grad is not None and not parameter.grad.any() for parameter in built.model.parameters())
+
+
+@pytest.mark.parametrize("request_", ["cuda", "cuda_shared"])
+def test_a_step_is_measured_on_the_gpu_that_the_config_asks_for(
+    request_: str, graph: DynamicGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = mock.Mock(side_effect=DataError("there is none"))
+    monkeypatch.setattr(block_memory, "build", measured)
+    with pytest.raises(DataError, match="there is none"):
+        block_cost(_config(device=request_), graph)
+    assert measured.call_args.kwargs["device"] == "cuda:0"
 
 
 @pytest.mark.slow

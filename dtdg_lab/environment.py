@@ -196,7 +196,7 @@ def _dgl(probe: dict[str, Any] | str, gpus: list[str] | str) -> Finding:
     if not gpus or isinstance(gpus, str):
         return Finding("dgl", "yes", f"{probe['version']}: cpu")
     if defect := probe["gpu_defect"]:
-        remedy = f"on GPUs torch kernels are used: {defect}. PyPI's build lacks GPU kernels"
+        remedy = f"on GPUs torch kernels are used: {defect}"
         return Finding("dgl", "partly", f"{probe['version']}: cpu", remedy)
     return Finding("dgl", "yes", f"{probe['version']}: cpu, cuda")
 

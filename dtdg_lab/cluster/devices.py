@@ -18,6 +18,10 @@ from dtdg_lab.runs.liveness import host_id
 
 SHARED = "cuda_shared"  # choice of the option ``device``
 MIG = "MIG-"  # prefix of the UUID of a part of a GPU
+_MIG_NOTE = (
+    "Several ranks compute on MIG instances of one machine. They exchange through the memory of the machine by gloo, "
+    "because the instances may be parts of one GPU, and NCCL refuses two ranks on one GPU."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,8 @@ class DeviceReport:
         cpu: model of the machine's processor.
         memory_bytes: memory of the machine.
         gpus: GPUs that the engine's process can use, by CUDA index.
-        problem: why it can use none, although the machine has some; empty otherwise.
+        problem: why it can use none, although the machine has some; or torch's warnings about those that it can use,
+            such as one that is too old for this build of torch; mostly empty.
     """
 
     host: str
@@ -72,7 +77,7 @@ class DeviceChoice:
 
     Attributes:
         devices: torch device of each rank, in its engine's process.
-        is_shared: True if several ranks compute on one GPU.
+        is_shared: True if several ranks compute on one GPU, or on MIG instances of one machine.
         note: why ranks compute on the CPU, or share a GPU, although there are GPUs; empty otherwise.
     """
 
@@ -93,7 +98,8 @@ def report_devices() -> DeviceReport:
         warnings.simplefilter("always")
         if torch.cuda.is_available():  # device_count alone asks NVML, which counts GPUs that torch cannot use
             gpus = tuple(_describe_gpu(index) for index in range(torch.cuda.device_count()))
-    problem = "" if gpus else _explain_unused([str(warning.message) for warning in caught])
+    warning_text = " ".join(" ".join(str(warning.message) for warning in caught).split())
+    problem = warning_text if gpus else _explain_unused(warning_text)
     return DeviceReport(host_id(), cpu_model() or platform.machine(), psutil.virtual_memory().total, gpus, problem)
 
 
@@ -105,7 +111,7 @@ def _describe_gpu(index: int) -> Gpu:
     return Gpu(index, name if name.startswith(MIG) else f"GPU-{facts.uuid}", facts.name, int(facts.total_memory))
 
 
-def _explain_unused(torch_warnings: Sequence[str]) -> str:
+def _explain_unused(torch_warning: str) -> str:
     """Return why torch can use none of the GPUs that NVML reports; empty if NVML reports none, or they are hidden."""
     import torch
 
@@ -120,7 +126,7 @@ def _explain_unused(torch_warnings: Sequence[str]) -> str:
         return f"NVML does not answer: {error}"
     finally:
         stop_nvml(nvml)
-    if not count or _hides_gpus():
+    if not count or visible_names() == []:
         return ""
     version, built_for = torch.__version__, torch.version.cuda
     gpus = f"{count} GPU{'s' * (count > 1)}"
@@ -129,30 +135,18 @@ def _explain_unused(torch_warnings: Sequence[str]) -> str:
             f"the machine has {gpus}, but torch {version} is a build for CPUs. Install a build of torch for CUDA "
             f"{_cuda_text(newest_cuda)} or older, which driver {driver} supports."
         )
-    if newest_cuda < _cuda_number(built_for):
+    reason = torch_warning.rstrip(".") or "torch gives no reason"
+    if newest_cuda // 1000 < int(built_for.split(".")[0]):  # within a major version old drivers run new builds
         return (
             f"the machine has {gpus}, but its driver {driver} supports CUDA up to {_cuda_text(newest_cuda)}, and torch "
             f"{version} is built for CUDA {built_for}. Update the driver, or install a build of torch for CUDA "
-            f"{_cuda_text(newest_cuda)} or older."
+            f"{_cuda_text(newest_cuda)} or older. The warning of torch: {reason}."
         )
-    reason = " ".join(" ".join(torch_warnings).split()) or "torch gives no reason"
-    return f"the machine has {gpus}, but torch {version} (CUDA {built_for}) cannot use them: {reason.rstrip('.')}."
-
-
-def _hides_gpus() -> bool:
-    """Return True if CUDA_VISIBLE_DEVICES hides all GPUs from this process."""
-    names = visible_names()
-    return names is not None and names[:1] in ([], ["-1"])
+    return f"the machine has {gpus}, but torch {version} (CUDA {built_for}) cannot use them: {reason}."
 
 
 def _cuda_text(number: int) -> str:
     return f"{number // 1000}.{number % 1000 // 10}"
-
-
-def _cuda_number(version: str) -> int:
-    """Return a CUDA version as NVML writes it: 12040 for 12.4."""
-    major, minor = version.split(".")[:2]
-    return int(major) * 1000 + int(minor) * 10
 
 
 # In the session.
@@ -191,8 +185,10 @@ def choose_devices(request: str, reports: Sequence[DeviceReport], ranks: Sequenc
     gpus = assign_gpus(reports)
     own_gpus = [gpus[number] for number in numbers]
     if None not in (gpus if request == "auto" else own_gpus):
-        return DeviceChoice(_names(own_gpus))
-    shortage = _describe_shortage(reports, gpus)
+        instances = Counter(reports[number].host for number in numbers if (gpu := gpus[number]) and gpu.is_mig)
+        is_shared = max(instances.values(), default=0) > 1
+        return DeviceChoice(_names(own_gpus), is_shared, _MIG_NOTE if is_shared else "")
+    shortage = _describe_shortage(reports, gpus, counts_engines=len(numbers) < len(reports))
     can_share = all(report.gpus for report in reports)
     if request == SHARED and can_share:
         shared_gpus = share_out(reports, gpus)
@@ -253,15 +249,26 @@ def _names(gpus: Sequence[Gpu | None]) -> tuple[str, ...]:
     return tuple(f"cuda:{gpu.index}" for gpu in gpus if gpu is not None)
 
 
-def _describe_shortage(reports: Sequence[DeviceReport], gpus: Sequence[Gpu | None]) -> str:
-    """Return the number of GPUs and ranks of each machine where a rank has no GPU, and why GPUs cannot be used."""
+def _describe_shortage(
+    reports: Sequence[DeviceReport], gpus: Sequence[Gpu | None], *, counts_engines: bool = False
+) -> str:
+    """Return the number of GPUs and ranks of each machine where a rank has no GPU, and why GPUs cannot be used.
+
+    Args:
+        reports: reports of the engines.
+        gpus: the GPUs of their own.
+        counts_engines: whether the run has only some of the engines; those with a GPU are then named.
+    """
     texts = []
+    noun = "engine" if counts_engines else "rank"
     for host in dict.fromkeys(report.host for report, gpu in zip(reports, gpus, strict=True) if gpu is None):
         of_host = [report for report in reports if report.host == host]
         count = len({gpu.uuid for report in of_host for gpu in report.gpus})
-        problems = dict.fromkeys(report.problem for report in of_host if report.problem)
-        counted = f"{count} usable GPU{'s' * (count != 1)} for {len(of_host)} rank{'s' * (len(of_host) > 1)}"
+        problems = dict.fromkeys(report.problem for report in of_host if report.problem and not report.gpus)
+        counted = f"{count} usable GPU{'s' * (count != 1)} for {len(of_host)} {noun}{'s' * (len(of_host) > 1)}"
         texts.append(": ".join([counted, *problems]).rstrip("."))
     machines = len({report.host for report in reports})
     location = "a machine has" if machines > 1 else "the machine has"
-    return "; ".join(f"{location} {text}" for text in texts) + "."
+    shortage = "; ".join(f"{location} {text}" for text in texts) + "."
+    with_gpus = ", ".join(str(engine) for engine, gpu in enumerate(gpus) if gpu is not None)
+    return f"{shortage} Engines with a GPU: {with_gpus}." if counts_engines and with_gpus else shortage

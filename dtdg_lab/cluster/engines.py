@@ -64,7 +64,7 @@ class EngineState:
         name: model of the GPU, or of the processor.
         memory_bytes: memory of the GPU, or of the machine.
         host: its machine.
-        problem: why it can use no GPU, although its machine has some; empty otherwise.
+        problem: why it can use no GPU, although its machine has some, or torch's warnings about its GPUs.
     """
 
     is_alive: bool
@@ -78,8 +78,9 @@ class EngineState:
     def of(cls, report: DeviceReport, gpu: Gpu | None) -> EngineState:
         """Return the state of an engine that is alive, with its own GPU if it has one."""
         if gpu is None:
-            return cls(True, "cpu", report.cpu, report.memory_bytes, report.host, report.problem)
-        return cls(True, f"cuda:{gpu.index}", gpu.name, gpu.memory_bytes, report.host)
+            problem = "" if report.gpus else report.problem
+            return cls(True, "cpu", report.cpu, report.memory_bytes, report.host, problem)
+        return cls(True, f"cuda:{gpu.index}", gpu.name, gpu.memory_bytes, report.host, report.problem)
 
 
 class Engines:

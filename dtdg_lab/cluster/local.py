@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -140,6 +141,18 @@ class _WatchedRecorder:
         return self.recorder.reached(step, ranks)
 
 
+def _choose_device(config: RunConfig, directory: RunDirectory) -> str:
+    """Return the device; warn and record why it is no GPU, or what torch says about the GPU."""
+    if config.device == "cpu":
+        return "cpu"  # a report would initialise CUDA
+    report = report_devices()
+    choice = choose_devices(config.device, [report])
+    if note := choice.note or report.problem:
+        directory.add_environment(device_note=note)
+        warnings.warn(note, stacklevel=5)
+    return choice.devices[0]
+
+
 def _train(
     config: RunConfig,
     directory: RunDirectory,
@@ -155,7 +168,7 @@ def _train(
 
     start = RunStart.of(directory, 0)
     stack.enter_context(torch_defaults(start.threads or config.threads))
-    (device,) = choose_devices(config.device, [report_devices()]).devices
+    device = _choose_device(config, directory)
     writer = RecordWriter(directory.record_file(0), 0, 1)
     stack.callback(writer.close)
     control = LocalControl()

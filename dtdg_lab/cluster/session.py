@@ -219,13 +219,14 @@ class Session:
         return dict(enumerate((states + missing)[: self.ranks]))
 
     def _warn_of_unused_gpus(self) -> None:
-        """Warn if a machine has GPUs that torch cannot use, for example because its driver is too old."""
-        problems: dict[str, list[str]] = {}
+        """Warn if a machine has GPUs that torch cannot use, as with an old driver, or that torch warns about."""
+        ranks_by_problem: dict[tuple[str, bool], list[str]] = {}
         for rank, engine in self.engines().items():
             if engine.problem:
-                problems.setdefault(engine.problem, []).append(str(rank))
-        for problem, ranks in problems.items():
-            warnings.warn(f"Engines {', '.join(ranks)} use no GPU: {problem}", stacklevel=3)
+                ranks_by_problem.setdefault((engine.problem, engine.device == "cpu"), []).append(str(rank))
+        for (problem, is_unused), ranks in ranks_by_problem.items():
+            trouble_text = "use no GPU" if is_unused else "may fail on their GPUs"
+            warnings.warn(f"Engines {', '.join(ranks)} {trouble_text}: {problem}", stacklevel=3)
 
     @property
     def runs(self) -> list[Run]:
@@ -259,7 +260,7 @@ class Session:
         Raises:
             ControlError: a run is active, on any of these engines if they are given.
             ClusterError: fewer engines are alive than the config has ranks.
-            ConfigError: engines are not one per rank.
+            ConfigError: engines are not one per rank, or ``device`` demands GPUs that are missing.
             RunStoreError: the run's folder cannot be created.
         """
         return self.launch(config.ranks, partial(RunDirectory.create, config), engines=engines, config=config)
@@ -284,6 +285,7 @@ class Session:
 
         Raises:
             ClusterError: registered code that the run uses cannot be sent to engines; or as in :meth:`train`.
+            ConfigError: as in :meth:`train`, for example because GPUs are missing.
         """
         with self._lock:
             numbers = engine_numbers_of(ranks, engines)
@@ -321,8 +323,8 @@ class Session:
         Raises:
             ControlError: the run is still active, in this or another session.
             ClusterError: fewer engines are alive than the run has ranks.
-            ConfigError: a change is not allowed, or the run uses code that is not registered in this process, or has
-                changed.
+            ConfigError: a change is not allowed, the run uses code that is not registered in this process or has
+                changed, or its ``device`` demands GPUs that are missing.
             RunStoreError: there is no run, or no checkpoint.
         """
         with self._lock:
@@ -358,10 +360,10 @@ class Session:
             remedy = "train with this code in a new run: lab.runs.fork(...), or session.train(run.config)"
             check_same_code(f"run {directory.id}", directory.path, after, remedy=remedy)
             registrations = pack_registrations(after)
+            devices = self._choose_devices(config, numbers)
             add_extensions(directory.path, after)
             if not is_own:
                 self._files.add_run(path)
-            devices = self._choose_devices(config, numbers)
             attempt = status["attempt"] + 1
             directory.write_status("starting", attempt=attempt)
             start = {
@@ -452,8 +454,7 @@ class Session:
         beside = alive if numbers else engines  # others may train at the same time
         is_local = {engine.host for engine in engines} == {host_id()}
         answers = []
-        if devices.note:
-            directory.add_environment(device_note=devices.note)
+        directory.add_environment(device_note=devices.note)  # replaces that of an earlier attempt
         for rank, engine in enumerate(engines):
             of_machine = [neighbour for neighbour in beside if neighbour.host == engine.host]
             task = RankTask(

@@ -39,5 +39,9 @@ def list_engines(engines: Mapping[int, EngineState]) -> str:
             rows.append((str(rank), "", NOT_RUNNING, "", ""))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    problems = dict.fromkeys(engine.problem for engine in engines.values() if engine.problem)
-    return "\n".join([*lines, *(f"\nGPUs are not used: {problem}" for problem in problems)])
+    problems = dict.fromkeys(
+        f"{'GPUs are not used' if engine.device == 'cpu' else 'Warning about GPUs'}: {engine.problem}"
+        for engine in engines.values()
+        if engine.problem
+    )
+    return "\n".join([*lines, *(f"\n{problem}" for problem in problems)])

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from itertools import takewhile
 from types import ModuleType
 from typing import Any
 
@@ -318,9 +319,15 @@ def visible_name(index: int) -> str:
 
 
 def visible_names() -> list[str] | None:
-    """Return the NVML indices or UUIDs in CUDA_VISIBLE_DEVICES; None if it is not set, and all GPUs are visible."""
+    """Return the NVML indices or UUIDs in CUDA_VISIBLE_DEVICES; None if it is not set, and all GPUs are visible.
+
+    Another word, such as -1, or NoDevFiles of old versions of Slurm, hides itself and what follows.
+    """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return None if visible is None else [name.strip() for name in visible.split(",") if name.strip()]
+    if visible is None:
+        return None
+    names = (name.strip() for name in visible.split(","))
+    return list(takewhile(lambda name: name.isdigit() or name.startswith(("GPU-", "MIG-")), names))
 
 
 def _mig_on(nvml: ModuleType, handle: Any) -> bool:

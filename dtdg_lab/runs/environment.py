@@ -97,7 +97,7 @@ def gpu_count() -> int:
     if names is None or not count:
         return count
     instances = sum(name.startswith("MIG-") for name in names)
-    return instances or min(count, len([name for name in names if name != "-1"]))
+    return instances or min(count, len(names))
 
 
 def _gpus() -> dict[str, Any]:

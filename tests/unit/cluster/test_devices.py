@@ -23,7 +23,8 @@ from dtdg_lab.runs.environment import gpu_count
 GIB = 1 << 30
 OLD = (
     "the machine has 4 GPUs, but its driver 470.1 supports CUDA up to 11.4, and torch 2.13.0 is built for CUDA 13.0. "
-    "Update the driver, or install a build of torch for CUDA 11.4 or older."
+    "Update the driver, or install a build of torch for CUDA 11.4 or older. The warning of torch: The NVIDIA driver on "
+    "your system is too old."
 )
 
 
@@ -56,6 +57,16 @@ def test_mig_instances_are_gpus() -> None:
     assert choose_devices("cuda", reports).devices == ("cuda:0", "cuda:0")
     assert uuids([report("MIG-1"), report("MIG-1")]) == ["MIG-1", None]
     assert reports[0].gpus[0].is_mig and not report("GPU-1").gpus[0].is_mig
+
+
+def test_ranks_on_mig_instances_of_one_machine_exchange_by_gloo() -> None:
+    reports = [report("MIG-1"), report("MIG-2"), report("MIG-3", host="b")]
+    for request in ("auto", "cuda", "cuda_shared"):
+        choice = choose_devices(request, reports)
+        assert choice.is_shared and "by gloo" in choice.note
+    for ranks in ((0, 2), (1,)):
+        choice = choose_devices("cuda", reports, ranks=ranks)
+        assert (choice.is_shared, choice.note) == (False, "")
 
 
 def test_an_engine_that_sees_fewer_gpus_takes_precedence() -> None:
@@ -109,7 +120,7 @@ def test_runs_side_by_side_get_gpus_only_if_there_is_one_for_each_engine() -> No
     reports = [report("A", "B")] * 4
     assert choose_devices("auto", reports, ranks=(0, 1)).devices == ("cpu", "cpu")
     assert choose_devices("cuda", reports, ranks=(0, 1)).devices == ("cuda:0", "cuda:1")
-    with pytest.raises(ConfigError, match="2 usable GPUs for 4 ranks"):
+    with pytest.raises(ConfigError, match=r"2 usable GPUs for 4 engines\. Engines with a GPU: 0, 1\. Use fewer"):
         choose_devices("cuda", reports, ranks=(2, 3))
     four = [report("A", "B", "C", "D")] * 4
     assert choose_devices("auto", four, ranks=(3, 1)).devices == ("cuda:3", "cuda:1")
@@ -122,6 +133,8 @@ def test_the_state_of_an_engine_names_its_gpu_or_its_processor() -> None:
         ("cuda:0", "NVIDIA H200", 140 * GIB),
         ("cpu", "A processor", 64 * GIB),
     ]
+    warned = report("A", problem="GPU0 is too old.")
+    assert [EngineState.of(warned, gpu).problem for gpu in (warned.gpus[0], None)] == ["GPU0 is too old.", ""]
 
 
 def test_a_report_survives_the_file_of_a_session() -> None:
@@ -146,8 +159,8 @@ def test_new_engines_get_the_mig_instances_that_no_other_engine_has(monkeypatch:
 class PretendCuda:
     """torch.cuda with some GPUs, or with a driver that is too old."""
 
-    def __init__(self, count: int, warning: str = "") -> None:
-        self._count, self._warning = count, warning
+    def __init__(self, count: int, warning: str = "", *, warning_of_gpu: str = "") -> None:
+        self._count, self._warning, self._warning_of_gpu = count, warning, warning_of_gpu
 
     def is_available(self) -> bool:
         if self._warning:
@@ -158,6 +171,8 @@ class PretendCuda:
         return self._count  # as NVML counts, even if the driver is too old
 
     def get_device_properties(self, index: int) -> SimpleNamespace:
+        if self._warning_of_gpu:
+            warnings.warn(self._warning_of_gpu, stacklevel=2)
         return SimpleNamespace(uuid=f"aaaa-{index}", name="NVIDIA H200", total_memory=140 * GIB)
 
 
@@ -187,6 +202,9 @@ def test_an_engine_reports_the_gpus_that_torch_can_use(nvml: mock.Mock, monkeypa
         Gpu(1, "GPU-aaaa-1", "NVIDIA H200", 140 * GIB),
     )
     assert reported.problem == "" and reported.memory_bytes > 0
+    too_old = "Tesla K80 with CUDA capability sm_37 is not compatible with the current PyTorch installation."
+    monkeypatch.setattr(torch, "cuda", PretendCuda(1, warning_of_gpu=too_old))
+    assert report_devices().problem == too_old
 
 
 def test_a_mig_instance_is_known_by_its_own_uuid(nvml: mock.Mock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,9 +227,10 @@ def test_a_driver_that_is_too_old_is_reported_with_both_versions(
 
 def test_other_reasons_for_unused_gpus_are_reported(nvml: mock.Mock, monkeypatch: pytest.MonkeyPatch) -> None:
     nvml.nvmlSystemGetCudaDriverVersion.return_value = 13000
+    monkeypatch.setattr(torch.version, "cuda", "13.2")  # the driver is of the same major version, so it is no cause
     monkeypatch.setattr(torch, "cuda", PretendCuda(4, "initialization  error."))
     assert report_devices().problem == (
-        "the machine has 4 GPUs, but torch 2.13.0 (CUDA 13.0) cannot use them: initialization error."
+        "the machine has 4 GPUs, but torch 2.13.0 (CUDA 13.2) cannot use them: initialization error."
     )
     monkeypatch.setattr(torch.version, "cuda", None)
     assert "is a build for CPUs. Install a build of torch for CUDA 13.0 or older" in report_devices().problem
@@ -221,11 +240,13 @@ def test_other_reasons_for_unused_gpus_are_reported(nvml: mock.Mock, monkeypatch
 
 def test_hidden_gpus_and_machines_without_gpus_are_no_problem(nvml: mock.Mock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "cuda", PretendCuda(0))
-    for hidden in ("", "-1"):
+    for hidden in ("", "-1", "NoDevFiles", "-1,0"):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
         assert report_devices().problem == "" and gpu_count() == 0
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2")
     assert gpu_count() == 2
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,-1,2")
+    assert gpu_count() == 1
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     assert gpu_count() == 4
     nvml.nvmlInit.side_effect = pynvml.NVMLError_LibraryNotFound()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dtdg_lab.cluster.engines import EngineState
 from dtdg_lab.dashboard.engine_list import list_engines, summarize_devices
 
@@ -19,6 +21,7 @@ def test_each_engine_is_a_line_with_device_memory_and_model() -> None:
         "",
         "GPUs are not used: the driver is too old.",
     ]
+    assert list_engines({0: replace(GPU, problem="it is too old.")}).endswith("\nWarning about GPUs: it is too old.")
 
 
 def test_devices_are_counted_by_model() -> None:

@@ -12,8 +12,6 @@ from typing import Any
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.units import format_bytes, format_seconds
-from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.systems.snapshot_blocks.transfer_study import estimate_transfers
 from dtdg_lab.testing.processes import run_ranks
 
 EDGE_LIFE, WINDOW = 5, 5
@@ -29,14 +27,6 @@ TIMEOUT_S = 3600.0
 PAPER = (
     "paper (Figure 4, V100 GPUs): transfer time up to 4.1 times less, epochs up to 40 % shorter; cdgcn up to 2 times"
 )
-
-
-def transfer_rows(name: str, graph: DynamicGraph, *, repeats: int, device: str = "cpu") -> list[dict[str, Any]]:
-    """Figure 4's transfers of one graph, not smoothed yet: a row for each model and format."""
-    study = estimate_transfers(
-        graph, edge_life=EDGE_LIFE, smoothing_window=WINDOW, repeats=repeats, device=device, blocks=[1], ranks=[1]
-    )
-    return [{"graph": name, **row} for row in study.rows]
 
 
 TRANSFER_HEAD = (
@@ -135,15 +125,16 @@ def epochs(rank: int, ranks: int, address: str, configs: Sequence[RunConfig], tu
     for turn in range(WARM_UPS + turns):
         for built, own in zip(runs, found, strict=True):
             group.all_reduce(torch.zeros(1, device=device))  # so that all begin at once
-            clock, brought = PhaseClock(group.device_clock), 0
+            clock, rows = PhaseClock(group.device_clock), []
             for work in built.strategy.epoch(turn):
                 built.gradients.zero()
                 computed = built.strategy.compute(work, clock)
                 built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
                 built.optimizer.step()
-                brought += sum(row[1] for row in read_rows(built.strategy.rows()).get("transfers", []))
+                rows.append(built.strategy.rows())
             clock("update")
             spent = seconds_by_phase(clock.intervals())
+            brought = sum(row[1] for of_step in rows for row in read_rows(of_step).get("transfers", []))
             if turn >= WARM_UPS:
                 own.append({"epoch_s": sum(spent.values()), "transfer_s": spent["transfer"], "bytes": brought})
     group.all_reduce(torch.zeros(1, device=device))

@@ -22,7 +22,13 @@ SCHEMA = 1
 _NAMES = ("system", "dataset", "model", "protocol")
 # Options of older versions: the value that is what every run does now, and what to do instead of the others.
 _REMOVED = MappingProxyType(
-    {"sampler": ("own", "DGL's draws did not repeat. Leave sampler out: the lab's own draws follow the seed.")}
+    {
+        "sampler": (
+            "own",
+            "DGL's draws did not repeat. Leave sampler out: the lab's own draws follow the seed. A stored run with it "
+            "can be opened and forked, but not resumed.",
+        )
+    }
 )
 
 
@@ -121,8 +127,13 @@ class RunConfig(BaseModel):
         return json.dumps({"schema": SCHEMA, **self.model_dump()}, indent=2)
 
     @classmethod
-    def from_json(cls, text: str | bytes | bytearray) -> RunConfig:
+    def from_json(cls, text: str | bytes | bytearray, *, stored: bool = False) -> RunConfig:
         """Read the output of :meth:`to_json`, or flat settings.
+
+        Args:
+            text: the JSON.
+            stored: whether these are the settings of an earlier run, to be looked at. Options that no longer exist are
+                then left out, whatever their value.
 
         Raises:
             ConfigError: the text is not a JSON object, or its schema is newer than this version.
@@ -138,13 +149,13 @@ class RunConfig(BaseModel):
         schema = data.pop("schema", SCHEMA)
         if schema != SCHEMA:
             raise ConfigError(f"the config has schema {schema!r}; this version reads {SCHEMA}. Update dtdg_lab.")
-        return cls(**data)
+        return cls(**(_without_old(data) if stored else data))
 
     @classmethod
-    def load(cls, path: str | Path) -> RunConfig:
+    def load(cls, path: str | Path, *, stored: bool = False) -> RunConfig:
         """Read a config file (see :meth:`from_json`)."""
         try:
-            return cls.from_json(as_path(path, "path", ConfigError).read_bytes())
+            return cls.from_json(as_path(path, "path", ConfigError).read_bytes(), stored=stored)
         except OSError as error:
             raise ConfigError(
                 f"cannot read the config {path}: {explain(error, path)} Give the path of a JSON file."
@@ -186,6 +197,16 @@ def _without_removed(flat: dict[str, Any]) -> dict[str, Any]:
         if flat[name] != value:
             raise ConfigError(f"{name}={shortened(flat[name])} is no longer available. {remedy}")
     return {name: value for name, value in flat.items() if name not in _REMOVED}
+
+
+def _without_old(data: dict[str, Any]) -> dict[str, Any]:
+    """Return stored settings, flat or by kind, without removed options."""
+    remaining = {name: value for name, value in data.items() if name not in _REMOVED}
+    if isinstance(kinds := remaining.get("options"), dict):
+        remaining["options"] = {
+            kind: _without_old(settings) if isinstance(settings, dict) else settings for kind, settings in kinds.items()
+        }
+    return remaining
 
 
 def _check_kinds(nested: dict[str, dict[str, Any]]) -> None:

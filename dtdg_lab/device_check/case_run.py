@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+
 from dtdg_lab.config.record_tables import PHASES
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.datasets.names import load_for
@@ -42,8 +44,8 @@ def run_case(config: RunConfig, device: str, group: Group | None = None) -> Case
         group: the ranks; None for this process alone.
 
     Raises:
-        Exception: the error of a run of a group, since other ranks may wait for this one. Errors of a run alone are
-            returned.
+        Exception: the error of a run of a group, since other ranks may wait for this one, or one after which this
+            process can no longer use its GPU. Other errors of a run alone are returned.
     """
     recorder = RecordingRecorder()
     config = config.replace(device=device.partition(":")[0])
@@ -57,6 +59,8 @@ def run_case(config: RunConfig, device: str, group: Group | None = None) -> Case
             return CaseRun("refused", reason=str(error))
         if group is not None and group.size > 1:
             raise
+        if device != "cpu":
+            torch.cuda.synchronize(device)  # raises after an error that spoils all later work of the process
         return CaseRun("failed", reason=f"{type(error).__name__}: {error}")
     losses = (*recorder.column("steps", "global_loss"), *recorder.column("evaluations", "loss"))
     gap = max(map(_phase_gap, recorder.tables["steps"]), default=0.0)

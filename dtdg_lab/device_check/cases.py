@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from dtdg_lab.config import catalogue
@@ -11,6 +12,8 @@ from dtdg_lab.config.catalogue import System
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.studies.same_losses import same_losses
 from dtdg_lab.testing.small_runs import REFUSALS, read_settings, small_settings
+
+ONE_RANK: Mapping[str, Any] = MappingProxyType({"row_ranks": 1})  # settings that have no other value on one rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +64,7 @@ def list_cases(systems: Sequence[str] = (), *, quick: bool = False) -> list[Chec
 def make_case(system: System, model: str, ranks: int = 1) -> CheckCase:
     """Return the case of a system and a model on R ranks, each with one part if there are several."""
     settings = small_settings(system, {"model": model, "epochs": 1, "ranks": ranks})
-    if ranks > 1:
-        settings["parts"] = ranks
+    settings |= {"parts": ranks} if ranks > 1 else ONE_RANK
     repeatable = {**settings, **catalogue.family(system.family).repeatable_settings}
     refused = ""
     for parts in dict.fromkeys((settings["parts"], ranks)):  # some systems allow only one part

@@ -9,12 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import torch
-
+from dtdg_lab.cluster.devices import report_devices
 from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.device_check.case_run import CaseRun
-from dtdg_lab.device_check.cases import CheckCase, group_configs, list_cases, make_case, systems_of
+from dtdg_lab.device_check.cases import ONE_RANK, CheckCase, group_configs, list_cases, make_case, systems_of
 from dtdg_lab.device_check.check_row import CheckRow
 from dtdg_lab.device_check.peak_memory import memory_configs
 from dtdg_lab.device_check.units import Broken, Unit, execute, execute_together
@@ -73,13 +72,15 @@ def check_devices(
         UnknownNameError: there is no such system.
     """
     began_s = time.perf_counter()
-    gpus = {f"cuda:{index}": torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())}
+    report = report_devices() if device != "cpu" else None
+    gpus = {} if report is None else {f"cuda:{gpu.index}": gpu.name for gpu in report.gpus}
+    problem = "" if report is None else report.problem
     if device == "cuda" and not gpus:
         raise NotAvailableError(
-            "device='cuda' was given, but torch finds no GPU. `dtdg-lab env` says what is missing; "
+            f"device='cuda' was given, but torch finds no GPU. {problem or '`dtdg-lab env` says what is missing.'} "
             "`--device cpu` checks the CPU."
         )
-    checked = [] if device == "cpu" else list(gpus)
+    checked = list(gpus)
     cases = list_cases(systems, quick=quick)
     twins = [_on_one_rank(case) for case in _group_cases(cases, len(checked))] if len(checked) > _GROUP else []
     bar = _title("cpu", progress)
@@ -90,7 +91,7 @@ def check_devices(
     results = list(zip(units, execute(units, ["cpu"] * processes, progress=bar), strict=True))
     runs = _runs(results)
     references = References([*cases, *twins], runs)
-    rows = []
+    rows = [CheckRow(device="cuda", check="devices", state="unavailable", value=problem)] if problem else []
     if device != "cuda":
         rows += _rows(cases, "cpu", results, references)
         rows += _group_rows(cases, ["cpu"] * _GROUP, references, progress=progress)
@@ -116,7 +117,8 @@ def _cpu_name() -> str:
 def _on_one_rank(case: CheckCase) -> CheckCase:
     """Return the same plan on one rank."""
     assert case.config is not None
-    return CheckCase(case.system, case.model, case.config.replace(ranks=1))
+    alone = {name: value for name, value in ONE_RANK.items() if name in case.config.flat}
+    return CheckCase(case.system, case.model, case.config.replace(ranks=1, **alone))
 
 
 def _train_units(cases: Sequence[CheckCase], device: str) -> list[Unit]:

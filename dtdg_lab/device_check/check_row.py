@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 State = Literal["ok", "failed", "unavailable"]
-CHECKS = ("losses", "phases", "group", "exchange", "synchronization", "memory", "energy")
+CHECKS = ("losses", "phases", "group", "exchange", "synchronization", "memory", "energy", "devices")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ def check_exchanges(group: Group, device: str) -> dict[str, str]:
         "all-to-all": partial(_all_to_all, group, device),
         "gather": partial(_gather, group, device),
         "broadcast": partial(_broadcast, group),
-        "barrier": partial(_barrier, group),
+        "barrier": partial(_barrier, group, device),
     }
     return {name: exchange() for name, exchange in exchanges.items()}
 
@@ -67,17 +67,13 @@ def _broadcast(group: Group) -> str:
     return "" if same else f"rank {group.rank} received other numbers than rank 0 sent"
 
 
-def _barrier(group: Group) -> str:
+def _barrier(group: Group, device: str) -> str:
     """Check that the last rank's arrival is before any rank's departure, by the clock of the group."""
-    arrived = torch.tensor([[group.clock_ns()]], dtype=torch.int64)
+    arrived = torch.tensor([[group.clock_ns()]], dtype=torch.int64, device=device)
     group.barrier()
     left_ns = group.clock_ns()
-    last_ns = int(group.gather_rows(_like_group(arrived, group), [1] * group.size).max())
+    last_ns = int(group.gather_rows(arrived, [1] * group.size).max())
     return "" if last_ns <= left_ns else f"rank {group.rank} left {(last_ns - left_ns) * 1e-6:.3g} ms too early"
-
-
-def _like_group(rows: torch.Tensor, group: Group) -> torch.Tensor:
-    return rows.to(getattr(group, "device", "cpu"))
 
 
 def _difference(actual: torch.Tensor, expected: torch.Tensor) -> str:

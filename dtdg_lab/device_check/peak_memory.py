@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -77,15 +78,16 @@ def measure_peak(config: RunConfig, device: str) -> PeakMemory:
     """
     config = config.replace(device=device.partition(":")[0])
     try:
-        components = build(config, load_for(config), SoloGroup(), device=device)
+        components = build(config, load_for(config), SoloGroup(device), device=device)
     except REFUSALS as error:
         return PeakMemory(reason=str(error))
     try:
         memory = getattr(components.strategy, "block_memory", None)
         if not isinstance(memory, BlockMemory):
             return PeakMemory(reason=f"system={config.system!r} has blocks, but no forecast of their memory.")
+        gc.collect()  # strategies of the forecast are in reference cycles
+        held_bytes = torch.cuda.memory_allocated(device) if device != "cpu" else 0  # without caches, as in the forecast
         largest_trace(components, device=device)  # the first step also fills caches
-        held_bytes = torch.cuda.memory_allocated(device) if device != "cpu" else 0
         peak = largest_trace(components, device=device).peak_bytes - held_bytes
         return PeakMemory(memory.peak_bytes(components.strategy.plan.blocks), peak)  # type: ignore[attr-defined]
     finally:

@@ -60,7 +60,8 @@ def perform(unit: Unit, device: str, group: Group | None = None) -> Any:
     """Execute a unit on a device, and return its result.
 
     Returns:
-        The :class:`~dtdg_lab.device_check.case_run.CaseRun` of each config by its JSON; the places of waits; a
+        The :class:`~dtdg_lab.device_check.case_run.CaseRun` of each config by its JSON; a
+        :class:`~dtdg_lab.device_check.device_stops.DeviceStops`; a
         :class:`~dtdg_lab.device_check.peak_memory.PeakMemory`; an
         :class:`~dtdg_lab.device_check.energy_use.EnergyUse`; or the differences of exchanges.
     """

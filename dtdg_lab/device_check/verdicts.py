@@ -11,8 +11,9 @@ from dtdg_lab.config.options import default
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.units import format_bytes
 from dtdg_lab.device_check.case_run import CaseRun
-from dtdg_lab.device_check.cases import CheckCase, systems_of
+from dtdg_lab.device_check.cases import CheckCase, group_configs, systems_of
 from dtdg_lab.device_check.check_row import CheckRow, State
+from dtdg_lab.device_check.device_stops import DeviceStops
 from dtdg_lab.device_check.energy_use import EnergyUse
 from dtdg_lab.device_check.peak_memory import TOLERANCE, PeakMemory
 from dtdg_lab.device_check.units import Broken
@@ -69,26 +70,26 @@ def loss_row(case: CheckCase, device: str, runs: Runs, references: References) -
     if case.config is None:
         return _row(case, device, "unavailable", case.refused)
     trained = [runs[config.to_json()] for config in case.configs]
-    for run in trained:
+    for config, run in zip(case.configs, trained, strict=True):
         if run.result == "refused":
             return _row(case, device, "unavailable", run.reason)
         if run.result == "failed":
-            return _row(case, device, "failed", run.reason, remedy=_reproduce(case.config, device))
+            return _row(case, device, "failed", run.reason, remedy=_reproduce(config, device))
     if same_losses(case.config) is None:
         return _row(case, device, "ok", "trained; not compared, since measured times change what is computed")
     double, single = trained[0], trained[1]
     if device == "cpu":
-        pairs = [("float32", single, "float64", double, FIRST["float32"])]
+        pairs = [_Pair("float32", case.configs[1], single, "float64", double)]
         equivalent = references.equivalent(case.config)
         if equivalent is not None:
-            pairs.append(("float64", double, equivalent[0], equivalent[1], FIRST["float64"]))
+            pairs.append(_Pair("float64", case.config, double, *equivalent))
     else:
         pairs = []
         for name, run, config in zip(("float64", "float32"), trained, case.configs, strict=False):
             reference = references.same_run(config)
             if reference is None:
                 return _row(case, device, "unavailable", "the CPU has no run to compare with; see its row")
-            pairs.append((name, run, "the CPU", reference, FIRST[name]))
+            pairs.append(_Pair(name, config, run, "the CPU", reference))
     return _compared(case, device, pairs)
 
 
@@ -96,7 +97,7 @@ def group_row(case: CheckCase, device: str, result: Sequence[Runs] | Broken, ref
     """Return the verdict on a case that the ranks of a group trained together, in float64."""
     assert case.config is not None
     if isinstance(result, Broken):
-        remedy = _reproduce(case.config, device)
+        remedy = " ".join(_reproduce(config, device) for config in group_configs(case))
         return _row(case, device, "failed", result.reason, remedy=remedy, check="group")
     own = result[0][case.config.to_json()]
     for run in (run for runs in result for run in runs.values()):
@@ -107,26 +108,38 @@ def group_row(case: CheckCase, device: str, result: Sequence[Runs] | Broken, ref
     equivalent = references.equivalent(case.config)
     if equivalent is None:
         return _row(case, device, "ok", "trained; no run on one rank has the same losses", check="group")
-    pairs = [("float64", own, f"{equivalent[0]} on one rank", equivalent[1], FIRST["float64"])]
+    pairs = [_Pair("float64", case.config, own, f"{equivalent[0]} on one rank", equivalent[1])]
     return _compared(case, device, pairs, check="group")
 
 
-def _compared(
-    case: CheckCase,
-    device: str,
-    pairs: Sequence[tuple[str, CaseRun, str, CaseRun, float]],
-    *,
-    check: str = "losses",
-) -> CheckRow:
-    texts, is_within = [], True
-    for name, run, other_name, other, allowed in pairs:
-        difference = relative_difference(run, other)
-        is_within &= difference <= allowed
-        texts.append(f"{name} differs by {difference:.1e} from {other_name} ({allowed:g} allowed)")
-    if is_within:
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A run and one that should have the same losses.
+
+    Attributes:
+        dtype: type of the run's numbers.
+        config: its settings.
+        run: the run.
+        other_name: name of the other run.
+        other: the other run.
+    """
+
+    dtype: str
+    config: RunConfig
+    run: CaseRun
+    other_name: str
+    other: CaseRun
+
+
+def _compared(case: CheckCase, device: str, pairs: Sequence[_Pair], *, check: str = "losses") -> CheckRow:
+    texts, wrong = [], []
+    for pair in pairs:
+        difference, allowed = relative_difference(pair.run, pair.other), FIRST[pair.dtype]
+        wrong += [pair.config] if difference > allowed else []
+        texts.append(f"{pair.dtype} differs by {difference:.1e} from {pair.other_name} ({allowed:g} allowed)")
+    if not wrong:
         return _row(case, device, "ok", "; ".join(texts), check=check)
-    assert case.config is not None
-    return _row(case, device, "failed", "; ".join(texts), remedy=_reproduce(case.config, device), check=check)
+    return _row(case, device, "failed", "; ".join(texts), remedy=_reproduce(wrong[0], device), check=check)
 
 
 def relative_difference(run: CaseRun, other: CaseRun) -> float:
@@ -148,16 +161,16 @@ def phase_rows(cases: Sequence[CheckCase], device: str, runs: Runs) -> list[Chec
     """Return the verdict on the clock of each system: phases sum to the step."""
     rows = []
     for system in systems_of(cases):
-        trained = {
-            case.model: runs[config.to_json()]
+        trained = [
+            (case.model, runs[config.to_json()])
             for case in cases
             if case.system == system
             for config in case.configs
             if runs[config.to_json()].result == "trained"
-        }
+        ]
         if not trained:
             continue
-        model, worst = max(trained.items(), key=lambda item: item[1].phase_gap)
+        model, worst = max(trained, key=lambda item: item[1].phase_gap)
         is_within = worst.phase_gap <= PHASE_GAP
         rows.append(
             CheckRow(
@@ -177,13 +190,15 @@ def _gap_text(run: CaseRun) -> str:
     return f"phases sum to the step within {run.phase_gap:.1e} of it ({PHASE_GAP:g} allowed)"
 
 
-def stops_row(case: CheckCase, device: str, result: tuple[str, ...] | Broken) -> CheckRow:
+def stops_row(case: CheckCase, device: str, result: DeviceStops | Broken) -> CheckRow:
     """Return the verdict on waits for the device within a step."""
     if isinstance(result, Broken):
         return _row(case, device, "failed", result.reason, remedy=_REPORT, check="synchronization")
-    if result:
+    if result.reason:
+        return _row(case, device, "unavailable", result.reason, check="synchronization")
+    if result.places:
         remedy = "Copy without waiting (`non_blocking=True`, pinned memory) and read results one step late."
-        value = f"a step waits for the device at {', '.join(result)}"
+        value = f"a step waits for the device at {', '.join(result.places)}"
         return _row(case, device, "failed", value, remedy=remedy, check="synchronization")
     return _row(case, device, "ok", "a step does not wait for the device", check="synchronization")
 

@@ -89,7 +89,7 @@ def read_checkpoint(path: Path) -> StoredCheckpoint:
         except FileNotFoundError as error:
             raise RunStoreError(f"{path} does not exist.") from error
         learn_extensions(path.parent.parent)
-        position, config = contents["position"], RunConfig.from_json(contents["config_json"])
+        position, config = contents["position"], RunConfig.from_json(contents["config_json"], stored=True)
         progress = (int(position["epoch"]), int(position["iteration"]), int(position["step"]))
         waiting = contents["waiting"]
         requests = waiting if isinstance(waiting, list) else [waiting]  # schema 1 had a single one

@@ -184,7 +184,7 @@ class RunDirectory:
     def config(self) -> RunConfig:
         """Return the settings at the start of the run."""
         learn_extensions(self.path)
-        return RunConfig.load(self.config_file)
+        return RunConfig.load(self.config_file, stored=True)
 
     def extensions(self) -> tuple[Extension, ...]:
         """Return the descriptions of the registered code that the run uses, in order of registration.
@@ -367,7 +367,7 @@ def read_config(path: Path) -> RunConfig:
     learn_extensions(path.parent)
     try:
         with reading(path):
-            return RunConfig.load(path)
+            return RunConfig.load(path, stored=True)
     except ConfigError as error:
         raise RunStoreError(
             f"{path} cannot be used by this version of DTDG Lab: {error} If a newer version wrote it (see "

@@ -193,7 +193,7 @@ def _opened(source: Path) -> StoredRun | PartialRun | None:
     if "config" not in noted:
         return None
     _learn(noted)
-    config = RunConfig.from_json(json.dumps(noted.get("config")))
+    config = RunConfig.from_json(json.dumps(noted.get("config")), stored=True)
     return PartialRun(str(noted.get("run")), kind, source, config, holds="its settings")
 
 
@@ -278,7 +278,7 @@ def _one_table(source: Path, content: bytes) -> PartialRun:
         raise RunStoreError("it is a Parquet file that was not exported from a run. Open the run's folder instead.")
     facts = _json(metadata.decode())
     _learn(facts.get("extensions") or {})
-    config = RunConfig.from_json(json.dumps(facts["config"]))
+    config = RunConfig.from_json(json.dumps(facts["config"]), stored=True)
     bare = table.drop_columns([LINE_NUMBER]) if LINE_NUMBER in table.schema.names else table
     packed = {name: facts.get(name) or {} for name in ("environment", "summary")}
     run = str(packed["summary"].get("run", source.stem))

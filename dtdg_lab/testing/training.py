@@ -155,7 +155,7 @@ def train_in_memory(
     Raises:
         LabError: the error that ended training.
     """
-    group = SoloGroup() if group is None else group
+    group = SoloGroup(device) if group is None else group
     recorder = RecordingRecorder() if recorder is None else recorder
     resource_monitor = ResourceMonitor(config, device, group.rank, group.size, recorder)
     try:

@@ -147,7 +147,8 @@ def _forked_settings(stored: Checkpoint, config: RunConfig) -> LiveSettings:
 
     A request is dropped where ``config`` sets the option itself, or the system does not read it.
     """
-    stored_settings, read = RunConfig.from_json(stored.config_json).flat, readable(config.system, config)
+    stored_settings = RunConfig.from_json(stored.config_json, stored=True).flat
+    read = readable(config.system, config)
     set_again = {
         name for name, value in config.flat.items() if name not in stored_settings or stored_settings[name] != value
     }

@@ -114,7 +114,7 @@ class Checkpoint:
 
     def has_moments_for(self, config: RunConfig) -> bool:
         """Return True if the optimizer of a config can load the optimizer state."""
-        return bool(RunConfig.from_json(self.config_json)["optimizer"] == config["optimizer"])
+        return bool(RunConfig.from_json(self.config_json, stored=True)["optimizer"] == config["optimizer"])
 
     def fingerprint(self) -> str:
         """Return the SHA-256 of all parameters, in order of their names."""

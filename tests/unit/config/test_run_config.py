@@ -170,6 +170,11 @@ def test_a_removed_option_is_read_where_it_changes_nothing_and_refused_elsewhere
     assert RunConfig.from_json(json.dumps(nested)) == config and "sampler" not in config.flat
     with pytest.raises(ConfigError, match=r"sampler='dgl' is no longer available.*Leave sampler out"):
         RunConfig(system="dgl-default", parts=2, sampler="dgl")
+    nested["options"]["batching"]["sampler"] = "dgl"
+    with pytest.raises(ConfigError, match="can be opened and forked, but not resumed"):
+        RunConfig.from_json(json.dumps(nested))
+    assert RunConfig.from_json(json.dumps(nested), stored=True) == config
+    assert RunConfig.from_json('{"system": "dgl-default", "parts": 2, "sampler": "dgl"}', stored=True) == config
 
 
 def test_flat_json_written_by_hand_is_accepted() -> None:

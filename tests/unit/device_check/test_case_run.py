@@ -9,16 +9,22 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+import torch
 from outside_family.smoothed import SmoothedGCN
 from torch import Tensor
 
 import dtdg_lab as lab
 from dtdg_lab.config import catalogue
-from dtdg_lab.device_check.case_run import run_case
+from dtdg_lab.core.errors import NotAvailableError
+from dtdg_lab.device_check import case_run
+from dtdg_lab.device_check.case_run import CaseRun, run_case
 from dtdg_lab.device_check.cases import CheckCase, make_case
 from dtdg_lab.device_check.verdicts import References, Runs, loss_row, phase_rows
+from dtdg_lab.distributed import group
 from dtdg_lab.engine.strategy import Step, StepMarks, StepResult
+from dtdg_lab.kernels.device_clock import HostClock
 from dtdg_lab.systems.single.strategy import SingleStrategy
+from dtdg_lab.testing import training
 from tests.registrations import registered_apart
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -71,6 +77,28 @@ def test_a_step_that_raises_fails_with_its_error(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(SingleStrategy, "compute", Mock(side_effect=ZeroDivisionError("no denominator")))
     run = run_case(case_of("tgcn").configs[0], "cpu")
     assert (run.result, run.reason) == ("failed", "ZeroDivisionError: no denominator")
+
+
+def test_a_run_on_a_gpu_has_the_clock_of_that_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    devices: list[str] = []
+    monkeypatch.setattr(group, "clock_of", lambda device, **_: devices.append(device) or HostClock())
+    monkeypatch.setattr(training, "ResourceMonitor", Mock())
+    monkeypatch.setattr(training, "assemble_trainer", Mock(side_effect=NotAvailableError("no GPU here")))
+    assert run_case(case_of("tgcn").configs[0], "cuda:3") == CaseRun("refused", reason="no GPU here")
+    assert devices == ["cuda:3"]
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_an_error_that_spoils_a_gpu_ends_its_process(monkeypatch: pytest.MonkeyPatch, is_lost: bool) -> None:
+    lost = RuntimeError("device-side assert triggered") if is_lost else None
+    monkeypatch.setattr(case_run, "train_in_memory", Mock(side_effect=ValueError("bad index")))
+    monkeypatch.setattr(torch.cuda, "synchronize", Mock(side_effect=lost))
+    config = case_of("tgcn").configs[0]
+    if is_lost:
+        with pytest.raises(RuntimeError, match="device-side assert"):
+            run_case(config, "cuda:0")
+    else:
+        assert run_case(config, "cuda:0") == CaseRun("failed", reason="ValueError: bad index")
 
 
 def test_a_model_that_a_system_refuses_is_refused() -> None:

@@ -28,6 +28,10 @@ def test_losses_of_all_cases_can_be_compared() -> None:
     assert timed == {"dygnex-l", "bvr", "dynahb"}
 
 
+def test_no_case_on_one_rank_shares_rows_between_ranks() -> None:
+    assert {case.config["row_ranks"] for case in list_cases() if case.config is not None} == {1}
+
+
 def test_a_group_has_a_part_for_each_rank_and_also_trains_what_depends_on_times() -> None:
     case = make_case(catalogue.system("dynahb"), "tgcn", ranks=4)
     double, timed = group_configs(case)

@@ -6,18 +6,21 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
-import torch
 
 from dtdg_lab.cli import main
+from dtdg_lab.cluster.devices import DeviceReport, Gpu
 from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import NotAvailableError, UnknownNameError
 from dtdg_lab.device_check import check
 from dtdg_lab.device_check.case_run import CaseRun
 from dtdg_lab.device_check.check import check_devices
+from dtdg_lab.device_check.device_stops import DeviceStops
 from dtdg_lab.device_check.energy_use import EnergyUse
 from dtdg_lab.device_check.peak_memory import PeakMemory
+from dtdg_lab.device_check.report import format_check
 from dtdg_lab.device_check.units import Unit
 
 
@@ -55,14 +58,38 @@ def test_options_of_the_check_need_it(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_cuda_without_a_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    pretend_report(monkeypatch, 0)
     with pytest.raises(NotAvailableError, match="torch finds no GPU"):
         check_devices("cuda")
     with pytest.raises(UnknownNameError):
         check_devices("cpu", systems=["pgs"])
 
 
-def pretend_gpus(monkeypatch: pytest.MonkeyPatch, count: int, shift: float = 0.0) -> list[tuple[str, list[Unit]]]:
+def test_a_driver_too_old_for_torch_is_a_row_and_the_cpu_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_gpus(monkeypatch, 0, problem="the machine has 2 GPUs, but its driver is too old. Update the driver.")
+    result = check_devices("all", systems=["psg"])
+    (row,) = [row for row in result.rows if row.check == "devices"]
+    assert (row.device, row.state) == ("cuda", "unavailable") and "driver is too old" in row.value
+    assert result.failed == [] and "driver is too old" in format_check(result)
+    assert {row.device for row in result.rows} == {"cpu", "2 x cpu", "cuda"}
+    with pytest.raises(NotAvailableError, match="driver is too old"):
+        check_devices("cuda", systems=["psg"])
+
+
+def test_a_check_of_the_cpu_does_not_ask_for_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_gpus(monkeypatch, 0)
+    monkeypatch.setattr(check, "report_devices", Mock(side_effect=RuntimeError("the driver is too old")))
+    assert check_devices("cpu", systems=["psg"]).failed == []
+
+
+def pretend_report(monkeypatch: pytest.MonkeyPatch, count: int, problem: str = "") -> None:
+    gpus = tuple(Gpu(index, f"GPU-{index}", f"Card {index}", 1 << 34) for index in range(count))
+    monkeypatch.setattr(check, "report_devices", lambda: DeviceReport("host", "cpu", 1 << 34, gpus, problem))
+
+
+def pretend_gpus(
+    monkeypatch: pytest.MonkeyPatch, count: int, shift: float = 0.0, problem: str = ""
+) -> list[tuple[str, list[Unit]]]:
     """Pretend GPUs whose losses are shifted; return the executed units, with their devices."""
     executed = []
 
@@ -70,7 +97,11 @@ def pretend_gpus(monkeypatch: pytest.MonkeyPatch, count: int, shift: float = 0.0
         if unit.kind == "train":
             loss = 1.0 + shift * (device != "cpu")
             return {config.to_json(): CaseRun("trained", (loss,)) for config in unit.configs}
-        results = {"stops": (), "memory": PeakMemory(100.0, 100.0), "energy": EnergyUse({"nvml": (1.0, "counter")}, ())}
+        results = {
+            "stops": DeviceStops(),
+            "memory": PeakMemory(100.0, 100.0),
+            "energy": EnergyUse({"nvml": (1.0, "counter")}, ()),
+        }
         return results[unit.kind]
 
     def execute(units: Sequence[Unit], devices: Sequence[str], *, progress: str = "") -> list[Any]:
@@ -87,8 +118,7 @@ def pretend_gpus(monkeypatch: pytest.MonkeyPatch, count: int, shift: float = 0.0
 
     monkeypatch.setattr(check, "execute", execute)
     monkeypatch.setattr(check, "execute_together", execute_together)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: f"Card {index}")
+    pretend_report(monkeypatch, count, problem)
     return executed
 
 
@@ -119,3 +149,12 @@ def test_a_large_group_is_compared_with_its_plan_on_one_rank(monkeypatch: pytest
     plans = [config for _, units in executed[:1] for unit in units for config in unit.configs if config.parts == 4]
     assert [config.ranks for config in plans] == [1, 1]
     assert dataclasses.asdict(group)["state"] == "ok"
+
+
+def test_a_plan_that_shares_rows_between_ranks_can_be_built_on_one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    executed = pretend_gpus(monkeypatch, 4)
+    check_devices("cuda", systems=["esdg-hybrid"])
+    alone = [config for unit in executed[0][1] for config in unit.configs]
+    assert {(config.ranks, config["row_ranks"]) for config in alone} == {(1, 1)}
+    (together,) = [config for unit in executed[-1][1] for config in unit.configs]
+    assert (together.ranks, together["row_ranks"]) == (4, 2)

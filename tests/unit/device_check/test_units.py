@@ -14,6 +14,7 @@ import dtdg_lab as lab
 from dtdg_lab.config import catalogue
 from dtdg_lab.device_check.cases import make_case
 from dtdg_lab.device_check.units import Broken, ResultFolder, Unit, execute, execute_together
+from dtdg_lab.device_check.verdicts import stops_row
 from dtdg_lab.testing import processes
 from tests.registrations import registered_apart
 
@@ -65,6 +66,13 @@ def test_a_group_exchanges_and_trains_and_survives_a_rank_that_fails() -> None:
     assert isinstance(broken, Broken) and "died with exit code 3" in broken.reason
     one, other = ([run.losses for run in runs.values()] for runs in trained)
     assert one[0] and one[0][0] == other[0][0]
+
+
+def test_a_unit_of_stops_that_is_refused_is_no_failure() -> None:
+    case = make_case(catalogue.system("pipad"), "gatlstm")
+    (result,) = execute([Unit("stops", "pipad gatlstm", "cpu", case.configs[1:2])], ["cpu"])
+    row = stops_row(case, "cuda:0", result)
+    assert row.state == "unavailable" and "aggregates by attention" in row.value
 
 
 def test_one_process_claims_a_unit_and_results_wait_for_all_ranks(tmp_path: Path) -> None:

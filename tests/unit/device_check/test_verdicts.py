@@ -7,6 +7,7 @@ import pytest
 from dtdg_lab.config import catalogue
 from dtdg_lab.device_check.case_run import CaseRun
 from dtdg_lab.device_check.cases import CheckCase, make_case
+from dtdg_lab.device_check.device_stops import DeviceStops
 from dtdg_lab.device_check.energy_use import EnergyUse
 from dtdg_lab.device_check.peak_memory import PeakMemory
 from dtdg_lab.device_check.units import Broken
@@ -57,6 +58,7 @@ def test_losses_beyond_rounding_fail_with_the_command_that_repeats_them(double: 
     row = loss_row(ESDG, "cpu", runs, References([SINGLE, ESDG], runs))
     assert row.state == "failed"
     assert row.remedy.startswith("Reproduce it: dtdg-lab run --set system=esdg") and "device=cpu" in row.remedy
+    assert ("dtype=float64" in row.remedy) == (double != 1.0)  # the settings of the run that is wrong
 
 
 def test_a_gpu_is_compared_with_the_cpu() -> None:
@@ -76,6 +78,10 @@ def test_refused_and_failed_runs_give_their_reasons() -> None:
     failed = CaseRun("failed", reason="RuntimeError: out of order")
     row = loss_row(SINGLE, "cpu", runs_of(SINGLE, trained(1.0), failed), nothing)
     assert (row.state, row.value) == ("failed", "RuntimeError: out of order")
+    assert "dtype=float64" not in row.remedy
+    case = case_of("dynahb")
+    row = loss_row(case, "cuda:0", runs_of(case, trained(1.0), trained(1.0), failed), nothing)
+    assert "exchange=gradients" not in row.remedy and "dtype=float64" not in row.remedy
 
 
 def test_a_run_with_other_losses_differs_without_bound() -> None:
@@ -85,8 +91,9 @@ def test_a_run_with_other_losses_differs_without_bound() -> None:
     assert relative_difference(trained(-1.0), trained(1.0)) == 2.0
 
 
-def test_the_worst_clock_of_a_system_counts() -> None:
-    runs = runs_of(SINGLE, trained(1.0, phase_gap=1e-9), trained(1.0, phase_gap=0.2))
+@pytest.mark.parametrize("gaps", [(1e-9, 0.2), (0.2, 1e-9)])
+def test_the_worst_clock_of_a_system_counts(gaps: tuple[float, float]) -> None:
+    runs = runs_of(SINGLE, trained(1.0, phase_gap=gaps[0]), trained(1.0, phase_gap=gaps[1]))
     (row,) = phase_rows([SINGLE], "cpu", runs)
     assert row.state == "failed" and row.model == "tgcn" and "within 2.0e-01" in row.value
     (row,) = phase_rows([SINGLE], "cpu", runs_of(SINGLE, trained(1.0), trained(1.0)))
@@ -106,11 +113,14 @@ def test_a_group_trains_as_one_rank_does() -> None:
     assert clock.state == "failed" and "phases" in clock.value
     died = group_row(case, "2 x cpu", Broken("process 1: died with exit code -9"), alone)
     assert died.state == "failed" and "ranks=2" in died.remedy
+    timed = group_row(case_of("dynahb", 2), "2 x cpu", Broken("process 1: died"), alone)
+    first, second = timed.remedy.split("Reproduce it: ")[1:]  # which of the two runs failed is unknown
+    assert "dtype=float64" in first and "dtype=float64" not in second
 
 
 def test_waits_for_the_device_name_their_places() -> None:
-    assert stops_row(SINGLE, "cuda:0", ()).state == "ok"
-    row = stops_row(SINGLE, "cuda:0", ("distributed/gradients.py:97",))
+    assert stops_row(SINGLE, "cuda:0", DeviceStops()).state == "ok"
+    row = stops_row(SINGLE, "cuda:0", DeviceStops(("distributed/gradients.py:97",)))
     assert row.state == "failed" and "distributed/gradients.py:97" in row.value and row.remedy
 
 

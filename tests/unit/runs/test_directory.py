@@ -20,6 +20,7 @@ from dtdg_lab.runs import directory as directory_module
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.environment import describe_environment
 from dtdg_lab.runs.json_files import read_json, write_json
+from dtdg_lab.runs.stored_run import open_run
 
 CONFIG = RunConfig(system="psg", dataset="growing", ranks=2)
 
@@ -35,6 +36,16 @@ def test_a_new_run_has_its_config_environment_status_and_folders(tmp_path: Path)
         run.path = tmp_path
     assert RunDirectory.open(run.path) == run
     assert [path.name for path in (tmp_path / "deep" / "runs").iterdir()] == [run.id]
+
+
+def test_a_run_with_an_option_that_no_longer_exists_can_be_opened(tmp_path: Path) -> None:
+    config = RunConfig(system="dgl-default", parts=2)
+    run = RunDirectory.create(config, root=tmp_path)
+    settings = read_json(run.config_file)
+    settings["options"]["batching"]["sampler"] = "dgl"
+    write_json(run.config_file, settings)
+    assert RunDirectory.open(run.path).config() == config
+    assert open_run(run.path).config == config
 
 
 def test_taken_names_get_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from dtdg_lab.cluster.beacon import Beacon
 
 
 def hang() -> None:
-    threading.Event().wait(20.0)
+    threading.Event().wait()
 
 
 def fail() -> None:

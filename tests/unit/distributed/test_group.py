@@ -13,6 +13,7 @@ from torch.distributed import distributed_c10d
 from dtdg_lab.distributed import group as of_group
 from dtdg_lab.distributed.group import ProcessGroup, SoloGroup
 from dtdg_lab.distributed.heartbeat import OtherRankError
+from dtdg_lab.kernels.device_clock import HostClock
 from dtdg_lab.network.linked_group import LinkedGroup
 
 
@@ -63,6 +64,7 @@ def test_tensors_on_the_device_of_the_network_are_exchanged_in_place(sent: list[
 
 def test_rows_are_staged_and_return_to_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     moved: list[str] = []
+    times = object()
 
     class Rows:
         def to(self, device: str) -> Rows:
@@ -73,12 +75,12 @@ def test_rows_are_staged_and_return_to_the_device(monkeypatch: pytest.MonkeyPatc
         bytes_sent = bytes_received = 4
 
         def wait(self) -> of_group.Arrived:
-            return of_group.Arrived(Rows(), wait_s=0.1, in_flight_s=0.2, exposed_s=0.1)
+            return of_group.Arrived(Rows(), times=times)
 
     monkeypatch.setattr(of_group, "start_rows", lambda rows, *given, **named: Pending())
     pending = ProcessGroup(0, 2, None, "cuda:1", wire="cpu").start_exchange(Rows(), [0, 1], [0, 1])
     assert moved == ["cpu"]
-    assert pending.wait().in_flight_s == 0.2 and moved == ["cpu", "cuda:1"]
+    assert pending.wait().times is times and moved == ["cpu", "cuda:1"]
     assert isinstance(ProcessGroup(0, 2, None, "cpu").start_exchange(Rows(), [0, 1], [0, 1]), Pending)
 
 
@@ -110,7 +112,7 @@ def test_ranks_with_a_gpu_each_join_by_nccl_and_leave_by_abort_after_a_failure(
 ) -> None:
     monkeypatch.delenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", raising=False)
     torch_calls = Torch(monkeypatch)
-    group = ProcessGroup.join(None, 1, 2, device="cuda:3")
+    group = ProcessGroup.join(None, 1, 2, device="cuda:3", clock=HostClock())
     assert os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] == "2", "torch would end the engine on an error"
     group.barrier()
     LinkedGroup(group).check()
@@ -124,8 +126,8 @@ def test_ranks_with_a_gpu_each_join_by_nccl_and_leave_by_abort_after_a_failure(
 
 def test_a_subgroup_is_aborted_with_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
     Torch(monkeypatch)
-    group = ProcessGroup(0, 4, None, "cuda:0", wire="cuda:0")
-    part = ProcessGroup(0, 2, None, "cuda:0", wire="cuda:0", _whole=group)
+    group = ProcessGroup(0, 4, None, "cuda:0", wire="cuda:0", clock=HostClock())
+    part = ProcessGroup(0, 2, None, "cuda:0", wire="cuda:0", _whole=group, clock=HostClock())
     part.check()
     group.abort()
     with pytest.raises(OtherRankError):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.kernels.device_clock import HostClock
+from dtdg_lab.training import memory
 from dtdg_lab.training.clock import PhaseClock
 from dtdg_lab.training.memory import fits_memory, peak_bytes, trace_memory
 
@@ -69,6 +72,15 @@ def test_a_step_that_does_not_fit_ends_where_it_exceeds_the_limit() -> None:
     for limit, reached in ((needed, 3), (needed - 1, 2), (1500 * FLOAT, 1), (0, 0)):
         done.clear()
         assert fits_memory(step, limit) is (reached == 3) and len(done) == reached
+
+
+def test_a_step_that_runs_out_of_a_gpu_s_memory_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_out(step: Callable[[], None], *, device: str) -> int:
+        raise torch.cuda.OutOfMemoryError
+
+    monkeypatch.setattr(memory, "peak_bytes", run_out)
+    monkeypatch.delattr(torch, "OutOfMemoryError", raising=False)  # torch 2.4 has none
+    assert not fits_memory(lambda: None, 1e12, device="cuda:0")
 
 
 def test_views_and_updates_in_place_cost_nothing() -> None:

@@ -415,6 +415,10 @@ class ShrunkenViews:
         if not self._is_static and t not in self._inputs:
             self._loader.request(("features", t, rows), self._gathering(t, rows))
 
+    def forget_requests(self) -> None:
+        """Forget what was prepared and not taken, for a window whose shape has changed since."""
+        self._loader.forget()
+
     def close(self) -> None:
         """Stop preparing ahead; idempotent."""
         self._loader.close()

@@ -239,6 +239,7 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
             self._views.view(t, self._rows.num_rows(count), self._num_nodes(count))
             for t, count in zip(window.decayed, window.counts, strict=True)
         ]
+        self._views.forget_requests()
         shrink_s = time.perf_counter() - started_s
         views += [self._sequence.view(t) for t in window.snapshots[len(views) :]]
         chunks, rows = [*window.counts, *[None] * window.full], sum(view.num_rows for view in views)

@@ -415,6 +415,20 @@ def test_windows_prepared_in_a_thread_train_alike(parts: int, tmp_path: Path, mo
     assert not _loader_threads()
 
 
+def test_requests_of_a_window_whose_shape_has_changed_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = Loader(ahead=True)
+    monkeypatch.setattr(shrinking, "Loader", lambda *, ahead: loader)
+    strategy = build(_config(), _graph(), SoloGroup(), device="cpu").strategy
+    assert isinstance(strategy, DecayedWindowStrategy)
+    *_, before, last = strategy.epoch(0)
+    strategy.compute(before, StepMarks())
+    assert loader._requested
+    strategy.apply_settings(_config(alpha=0.6))
+    strategy.compute(last, StepMarks())
+    assert not loader._requested, "no step follows, and arrays of the other shape would stay"
+    strategy.close()
+
+
 def test_a_failure_of_the_preparing_thread_ends_the_step_that_needs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,6 +114,7 @@ class Classification(Task):
         self.outputs = graph.num_classes
         self.columns = 2 + self.outputs**2
         self._labels: dict[tuple[int, str], tuple[Tensor, Tensor, int]] = {}
+        self._divisors: dict[tuple[range, torch.dtype], Tensor] = {}
         counts = sum(
             (np.bincount(labels[labels >= 0], minlength=self.outputs) for labels in map(self._train_row, split.train)),
             np.zeros(self.outputs, dtype=np.int64),
@@ -161,13 +162,19 @@ class Classification(Task):
 
     def loss(self, z: Tensor, snapshots: range, rows: Rows) -> Tensor:
         """Return cross-entropies of these nodes over the number of labels of each snapshot: (S, n, C) -> (S,)."""
-        labels, _, counts = zip(*(self._label(t, "train") for t in snapshots), strict=True)
-        true = torch.stack([label[rows] for label in labels])
+        true = torch.stack([self._label(t, "train")[0][rows] for t in snapshots])
         losses = functional.cross_entropy(
             z.flatten(0, 1), true.flatten(), ignore_index=UNLABELLED, reduction="none"
         ).view(true.shape)
-        divisors = torch.tensor([max(count, 1) for count in counts], dtype=z.dtype)
-        return losses.sum(dim=1) / upload(divisors, self._device)
+        return losses.sum(dim=1) / self._divisor(snapshots, z.dtype)
+
+    def _divisor(self, snapshots: range, dtype: torch.dtype) -> Tensor:
+        """Return the number of training labels of each snapshot, at least 1, on the device; copied there once."""
+        key = snapshots, dtype
+        if key not in self._divisors:
+            counts = [max(self._label(t, "train")[2], 1) for t in snapshots]
+            self._divisors[key] = upload(torch.tensor(counts, dtype=dtype), self._device)
+        return self._divisors[key]
 
     def share(self, snapshots: range, rows: Rows) -> Tensor:
         """Return labels of these nodes over all labels of the snapshot."""

@@ -218,6 +218,11 @@ class TargetRun(SequenceSegment):
         return torch.where(share > 0, 1 / share, 0.0)
 
     @cached_property
+    def _over_share_there(self) -> Tensor:
+        """The same on the device, in the type of the losses."""
+        return upload(self._over_share.to(self.sequence.dtype), self.sequence.device)
+
+    @cached_property
     def num_labelled(self) -> int:
         """Number of loss snapshots with a labelled target."""
         return int((self._over_share > 0).sum())
@@ -267,10 +272,9 @@ class TargetRun(SequenceSegment):
             rows: indices of the targets.
         """
         vertices, start = self.sequence.vertices, snapshots.start - self.at.start
+        over_share = self._over_share_there[start : start + len(snapshots)]
         losses = self.task.loss(z, snapshots, rows if vertices is None else vertices[rows])
-        over_share = self._over_share[start : start + len(snapshots)].to(losses.dtype)
-        scaled = losses * upload(over_share, self.sequence.device)
-        return scaled.sum() / max(self.num_labelled, 1)
+        return (losses * over_share).sum() / max(self.num_labelled, 1)
 
 
 def add_gradients(run: SequenceSegment) -> Tensor:

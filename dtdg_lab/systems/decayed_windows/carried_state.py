@@ -62,11 +62,14 @@ class CarriedState:
         if bool(fits.all()) and count == len(needed):
             return self._state.slice(slice(0, count))
 
+        initial = self._model.initial_state(len(needed))
+        fits = upload(fits, str(initial.tensors[0].device))
+
         def merge(zeros: Tensor, x: Tensor) -> Tensor:
-            mask = upload(fits, str(x.device)).view(-1, *[1] * (x.ndim - 1))
+            mask = fits.view(-1, *[1] * (x.ndim - 1))
             return torch.cat([torch.where(mask, x[:count], zeros[:count]), zeros[count:]])
 
-        layers = zip(self._model.initial_state(len(needed)).layers, self._state.layers, strict=True)
+        layers = zip(initial.layers, self._state.layers, strict=True)
         return State(tuple(tuple(map(merge, *pair)) for pair in layers))
 
     def _zeros(self, height: int) -> State:

@@ -11,6 +11,7 @@ import torch
 
 from dtdg_lab.core.errors import DataError, UnsupportedError
 from dtdg_lab.graphs.split import Split
+from dtdg_lab.tasks import classification
 from dtdg_lab.tasks.classification import Classification
 from tests.labelled_graphs import NODES, PARTS, SPLIT, TIMES, classes_of, graph, readout, scored
 
@@ -113,6 +114,18 @@ def test_a_snapshot_without_labels_has_loss_zero() -> None:
     losses = task.loss(readout(task).float()[6:8], range(6, 8), slice(0, NODES))
     assert losses[0] > 0
     assert losses[1] == 0
+
+
+def test_the_numbers_of_labels_are_copied_to_the_device_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = Classification(graph(classes=classes_of()), SPLIT)
+    z, snapshots, uploads = readout(task).float(), PARTS["train"], list[Any]()
+    task.prepare(snapshots)
+    monkeypatch.setattr(classification, "upload", lambda values, device: uploads.append(values) or values)
+    first, again = (task.loss(z[list(snapshots)], snapshots, slice(0, NODES)) for _ in range(2))
+    assert torch.equal(first, again)
+    assert len(uploads) == 1
+    task.loss(z[list(snapshots[:1])].double(), snapshots[:1], slice(0, NODES))
+    assert len(uploads) == 2, "other snapshots and another type"
 
 
 def test_classes_that_never_change_are_held_once() -> None:

@@ -11,6 +11,7 @@ import torch
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.models.base import State
 from dtdg_lab.models.gcn_lstm import MPNNLSTM
+from dtdg_lab.systems.decayed_windows import carried_state
 from dtdg_lab.systems.decayed_windows.backprop import SurvivalRows
 from dtdg_lab.systems.decayed_windows.carried_state import CARRIED, CarriedState
 from dtdg_lab.systems.decayed_windows.chunks import Chunking
@@ -59,6 +60,14 @@ def test_a_vertex_that_enters_anywhere_else_starts_from_zero(window: list[tuple[
     expected = torch.zeros(12, 2)
     expected[list(kept)] = named(rows).layers[0][1][list(kept)]
     assert torch.equal(begin, expected[: len(begin)]) and not expected[len(begin) :].any()
+
+
+def test_the_rows_that_keep_a_state_are_copied_to_the_device_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    carried, rows, uploads = CarriedState(model()), rows_of(range(PARTS)), list[Any]()
+    carried.keep(WINDOW, named(rows))
+    monkeypatch.setattr(carried_state, "upload", lambda values, device: uploads.append(values) or values)
+    assert len(carried.before([(4, 6), (12, 7)]).tensors) == 4
+    assert len(uploads) == 1
 
 
 def restored(data: dict[str, Any], rows: SurvivalRows) -> CarriedState:

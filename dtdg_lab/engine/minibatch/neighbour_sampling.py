@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,13 +137,6 @@ def joined_weights(samples: list[SampledEdges]) -> NDArray[np.float32] | None:
         return None
     weights = (np.ones(len(edges.indices), np.float32) if edges.weights is None else edges.weights for edges in samples)
     return np.concatenate([*weights])
-
-
-class NeighbourSampler(Protocol):
-    """Samples in-neighbours of nodes."""
-
-    def __call__(self, snapshot: Snapshot, rows: NDArray[np.integer], *, fanout: int, key: int) -> SampledEdges:
-        """Sample at most ``fanout`` in-neighbours of each of k nodes; see :func:`sampled_edges`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,7 @@ from dtdg_lab.core.plans import TargetBatch
 from dtdg_lab.core.rng import generator, key
 from dtdg_lab.engine.minibatch.block_growth import GatheredTargets, TargetGrowth
 from dtdg_lab.engine.minibatch.blocks import BlockShape, TargetBlocks, target_blocks
-from dtdg_lab.engine.minibatch.neighbour_sampling import (
-    NeighbourSampler,
-    SampledEdges,
-    joined_weights,
-    sampled_edges,
-)
+from dtdg_lab.engine.minibatch.neighbour_sampling import SampledEdges, joined_weights, sampled_edges
 from dtdg_lab.engine.views.replicated_part import Reach
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 
@@ -349,27 +344,19 @@ class BatchSampler:
         batches: seeds and snapshots of each batch.
         shape: shape of the model's blocks; layers pull along in-edges.
         fanouts: (L,) most neighbours of a node in each layer.
-        sampler: samples the neighbours.
 
     Raises:
         PlanError: the layers need more than sampled in-neighbours.
     """
 
-    def __init__(
-        self,
-        graph: DynamicGraph,
-        batches: SeedBatches,
-        shape: BlockShape,
-        fanouts: tuple[int, ...],
-        sampler: NeighbourSampler = sampled_edges,
-    ) -> None:
+    def __init__(self, graph: DynamicGraph, batches: SeedBatches, shape: BlockShape, fanouts: tuple[int, ...]) -> None:
         if shape.directions != ("in",) or shape.truncated or len(fanouts) != shape.layers:
             raise PlanError(
                 f"mini-batches of {shape} with fanouts {fanouts} are not supported: layers must pull along in-edges "
                 "alone, and each needs one fanout."
             )
         self.batches, self.shape = batches, shape
-        self._graph, self._fanouts, self._sampler = graph, fanouts, sampler
+        self._graph, self._fanouts = graph, fanouts
         last = max(stretch.stop for stretch in batches.stretches)
         self._whole_graph = WholeGraph(graph, Reach(range(last), shape.hops))
 
@@ -402,7 +389,7 @@ class BatchSampler:
 
     def _draw_edges(self, number: int, t: int, vertices: NDArray[np.int64], layer: int) -> SampledEdges:
         random_key = key(self.batches.seed, "mini-batch/neighbours", self.batches.part, number, t, layer)
-        return self._sampler(self._graph.snapshots[t], vertices, fanout=self._fanouts[layer], key=random_key)
+        return sampled_edges(self._graph.snapshots[t], vertices, fanout=self._fanouts[layer], key=random_key)
 
 
 def _distinct_keys(blocks: TargetBlocks) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

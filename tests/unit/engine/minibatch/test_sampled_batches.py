@@ -15,8 +15,8 @@ from dtdg_lab.config import catalogue
 from dtdg_lab.config.model_facts import memory
 from dtdg_lab.core.errors import ConfigError, DataError, PlanError
 from dtdg_lab.engine.backprop import reference as grouped
+from dtdg_lab.engine.minibatch import target_sequence
 from dtdg_lab.engine.minibatch.blocks import BlockShape, block_shape
-from dtdg_lab.engine.minibatch.neighbour_sampling import sampled_edges
 from dtdg_lab.engine.minibatch.sampled_batches import (
     BatchSampler,
     SampledBatch,
@@ -59,8 +59,7 @@ def _batches(size: int = 5, *, seed: int = 0, part: int = 1, length: int = LENGT
 
 
 def _sampler(graph: DynamicGraph, shape: BlockShape, fanout: int = ALL, **more: Any) -> BatchSampler:
-    draw = more.pop("draw", sampled_edges)
-    return BatchSampler(graph, _batches(**more), shape, (fanout,) * shape.layers, draw)
+    return BatchSampler(graph, _batches(**more), shape, (fanout,) * shape.layers)
 
 
 def _rows(graph: DynamicGraph, sampled: SampledBatch) -> NDArray[np.float32]:
@@ -111,6 +110,20 @@ def test_so_is_one_with_classes_of_which_some_are_known(name: str) -> None:
     batch = sampled.blocks.batch
     wanted = on_the_whole(graph, model, batch.snapshots, batch.targets, cross_entropy(graph))
     assert_equal_gradients(_on_the_batch(graph, sampled, model, task), wanted)
+
+
+def test_shares_of_labels_are_copied_to_the_device_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = _graph(static=True)
+    task = Regression(graph, Split(TRAIN, range(0), range(6, 7)), dtype=torch.float64)
+    model = double_model("graphsage", 1)
+    blocks = _sampler(graph, block_shape(model.facts)).sample(0)
+    blocks = blocks.with_features(_rows(graph, blocks))
+    run, uploads = TargetRun(model, TargetSequence(blocks, DOUBLE), task, blocks.batch.snapshots, "all"), list[Any]()
+    monkeypatch.setattr(target_sequence, "upload", lambda values, device: uploads.append(values) or values)
+    z = torch.zeros(1, 2, task.outputs, dtype=torch.float64)
+    losses = [run.loss(z, run.at[at : at + 1], rows) for at in range(2) for rows in (slice(0, 2), slice(2, 4))]
+    assert len(set(losses)) == 4
+    assert len(uploads) == 1
 
 
 # what is drawn, and what is read

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import threading
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -86,19 +85,6 @@ class CudaCopies:
         tensor.record_stream(stream)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Sent:
-    """A tensor whose copy is queued.
-
-    Attributes:
-        tensor: on the device; use it after :meth:`Uploader.receive` alone.
-        event: passes when it is complete; None on the CPU.
-    """
-
-    tensor: Tensor
-    event: Any
-
-
 class Uploader:
     """Copies host arrays to one device without blocking; may be used by several threads.
 
@@ -119,15 +105,14 @@ class Uploader:
         self._lock = threading.Lock()
 
     def upload(self, values: NDArray[Any] | Tensor) -> Tensor:
-        """Return an array on the device, for use on the current stream; on the CPU it shares the array's memory."""
-        return self.receive(self.send(values))
+        """Queue the copy of an array and return it, for use on the current stream, which waits for the copy.
 
-    def send(self, values: NDArray[Any] | Tensor) -> Sent:
-        """Queue the copy of an array; the array may be changed or freed afterwards, unless it is pinned itself."""
-        source = as_tensor(values)
-        copies = self._copies
+        This thread does not wait. The array may be changed or freed afterwards, unless it is pinned itself. On the CPU
+        the result shares its memory.
+        """
+        source, copies = as_tensor(values), self._copies
         if copies is None:
-            return Sent(source, None)
+            return source
         with self._lock:
             target = copies.empty(source.shape, source.dtype)
             if copies.is_pinned(source):
@@ -138,13 +123,9 @@ class Uploader:
                 for start in range(0, len(host), self._buffer_bytes):
                     piece = slice(start, start + self._buffer_bytes)
                     copies.copy(to[piece], self._stage(host[piece], copies))
-            return Sent(target, copies.record())
-
-    def receive(self, sent: Sent) -> Tensor:
-        """Return a sent tensor, for use on the current stream, which waits for the copy; this thread does not."""
-        if self._copies is not None:
-            self._copies.wait_there(sent.event, sent.tensor)
-        return sent.tensor
+            event = copies.record()
+        copies.wait_there(event, target)
+        return target
 
     def _stage(self, piece: Tensor, copies: DeviceCopies) -> Tensor:
         """Copy bytes into pinned memory that no queued copy reads."""

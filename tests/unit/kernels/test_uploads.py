@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,17 @@ ARRAYS = [
     np.broadcast_to(np.int64(3), 9),
     np.broadcast_to(np.int32(3), 1),
 ]
+
+
+class DeferredCopies(QueuedCopies):
+    """Copies that run when their buffer is needed again, or at the end: later work waits for them, not the host."""
+
+    def wait_there(self, event: Any, tensor: Tensor) -> None:
+        self.received += 1
+
+    def finish(self) -> None:
+        """Run all queued copies."""
+        self._run_until(self.record())
 
 
 @pytest.mark.parametrize("array", ARRAYS, ids=lambda array: f"{array.dtype} {array.shape}")
@@ -60,23 +72,24 @@ def test_memory_of_a_read_only_array_lives_as_long_as_its_tensor() -> None:
 
 
 def test_small_arrays_share_a_buffer_and_none_is_overwritten_in_flight() -> None:
-    copies = QueuedCopies()
+    copies = DeferredCopies()
     pair, numbers = Uploader(copies, buffer_bytes=256), range(40)
-    sent = [pair.send(np.full(8, number)) for number in numbers]  # 64 bytes: four fill a buffer
+    arrays = [pair.upload(np.full(8, number)) for number in numbers]  # 64 bytes: four fill a buffer
     assert copies.host_waits == 8, "ten buffers were filled, and the first two were empty"
+    assert copies.received == 40, "later work waits for every array"
     assert copies.in_flight, "the last copies are still queued"
-    assert [pair.receive(one)[0].item() for one in sent] == list(numbers)
-    assert copies.host_waits == 8
+    copies.finish()
+    assert [array.tolist() for array in arrays] == [[number] * 8 for number in numbers]
 
 
 def test_the_pretend_device_refuses_buffers_that_are_overwritten_in_flight() -> None:
-    copies = QueuedCopies()
+    copies = DeferredCopies()
     one_buffer = Uploader(copies, buffer_bytes=256)
-    first = one_buffer.send(np.arange(8))
+    one_buffer.upload(np.arange(8))
     one_buffer._used = 0
-    one_buffer.send(np.arange(8, 16))
+    one_buffer.upload(np.arange(8, 16))
     with pytest.raises(AssertionError, match="written to while its copy was queued"):
-        one_buffer.receive(first)
+        copies.finish()
 
 
 def test_pinned_arrays_are_copied_without_a_buffer() -> None:
@@ -86,31 +99,35 @@ def test_pinned_arrays_are_copied_without_a_buffer() -> None:
     assert copies.copied == [32]
 
 
-def test_a_sent_array_may_be_changed_before_it_arrives() -> None:
-    copies = QueuedCopies()
-    pair, array = Uploader(copies), np.arange(4)
-    sent = pair.send(array)
+def test_an_array_may_be_changed_before_its_copy_has_run() -> None:
+    copies, array = DeferredCopies(), np.arange(4)
+    arrived = Uploader(copies).upload(array)
     array[:] = 9
-    assert pair.receive(sent).tolist() == [0, 1, 2, 3]
+    copies.finish()
+    assert arrived.tolist() == [0, 1, 2, 3]
 
 
-def test_threads_send_at_once() -> None:
-    copies = QueuedCopies()
-    pair, wrong = Uploader(copies, buffer_bytes=128), list[int]()
+def test_arrays_of_several_threads_arrive_whole() -> None:
+    copies, numbers = DeferredCopies(), range(50)
+    pair, arrays = Uploader(copies, buffer_bytes=128), dict[int, list[Tensor]]()
 
-    def send(number: int) -> None:
-        for _ in range(50):
-            if not bool(pair.send(np.full(10, number)).tensor.shape == (10,)):
-                wrong.append(number)
+    def upload_all(thread: int) -> None:
+        arrays[thread] = [pair.upload(np.full(10, 100 * thread + number)) for number in numbers]
 
-    threads = [threading.Thread(target=send, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
-    assert len(copies.copied) == 200
-    assert pair.upload(np.arange(3)).tolist() == [0, 1, 2], "the queue refuses overwritten buffers"
+    threads = [threading.Thread(target=upload_all, args=(thread,)) for thread in range(4)]
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval_s)
+    copies.finish()
+    assert {thread: [array.tolist() for array in arrays[thread]] for thread in range(4)} == {
+        thread: [[100 * thread + number] * 10 for number in numbers] for thread in range(4)
+    }
 
 
 SYSTEMS: dict[str, dict[str, Any]] = {

@@ -50,8 +50,8 @@ COPY, FROM, REPEAT = aten.copy_.default, aten._to_copy.default, aten.repeat_inte
 MAKERS = (torch.tensor, torch.as_tensor, torch.asarray)  # they copy without a dispatch of their own
 
 
-class SimulatedDevice:
-    """The device of a `with` statement, within which tensors can be made on ``DEVICE``.
+class WaitCounter:
+    """Counts the waits of the host in a `with` statement, within which tensors can be made on ``DEVICE``.
 
     Attributes:
         waits: (what, where) -> how often the host waited; where is file and function of the package.
@@ -61,7 +61,7 @@ class SimulatedDevice:
         self.waits: Counter[tuple[str, str]] = Counter()
         self._modes = (_Dispatch(self), _Function())
 
-    def __enter__(self) -> SimulatedDevice:
+    def __enter__(self) -> WaitCounter:
         for mode in self._modes:
             mode.__enter__()
         return self
@@ -83,14 +83,14 @@ class SimulatedTensor(Tensor):
     """A tensor of the device."""
 
     wrapped: Tensor
-    device_of: SimulatedDevice
+    counter: WaitCounter
 
     @staticmethod
-    def __new__(cls, wrapped: Tensor, device: SimulatedDevice) -> SimulatedTensor:
+    def __new__(cls, wrapped: Tensor, counter: WaitCounter) -> SimulatedTensor:
         dense = wrapped.layout == torch.strided
         layout = {"strides": wrapped.stride(), "storage_offset": wrapped.storage_offset()} if dense else {}
         tensor = Tensor._make_wrapper_subclass(cls, wrapped.size(), dtype=wrapped.dtype, device=DEVICE, **layout)
-        tensor.wrapped, tensor.device_of = wrapped, device
+        tensor.wrapped, tensor.counter = wrapped, counter
         return tensor
 
     @classmethod
@@ -119,7 +119,7 @@ class SimulatedTensor(Tensor):
         return torch.tensor(data, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
 
     def __deepcopy__(self, memo: Any) -> Tensor:
-        copy: Tensor = SimulatedTensor(self.wrapped.clone(), self.device_of)
+        copy: Tensor = SimulatedTensor(self.wrapped.clone(), self.counter)
         if isinstance(self, torch.nn.Parameter):
             copy = torch.nn.Parameter(copy, self.requires_grad)
         memo[id(self)] = copy
@@ -129,8 +129,8 @@ class SimulatedTensor(Tensor):
 class SimulatedCopies:
     """Copies to the device from pinned memory (see :class:`dtdg_lab.kernels.uploads.DeviceCopies`)."""
 
-    def __init__(self, device: SimulatedDevice) -> None:
-        self._device = device
+    def __init__(self, counter: WaitCounter) -> None:
+        self._counter = counter
 
     def pinned(self, size: int) -> Tensor:
         return torch.empty(size, dtype=torch.uint8)
@@ -139,7 +139,7 @@ class SimulatedCopies:
         return False
 
     def empty(self, shape: torch.Size, dtype: torch.dtype) -> Tensor:
-        return SimulatedTensor(torch.empty(shape, dtype=dtype), self._device)
+        return SimulatedTensor(torch.empty(shape, dtype=dtype), self._counter)
 
     def copy(self, target: Tensor, source: Tensor) -> None:
         target.copy_(source, non_blocking=True)
@@ -176,7 +176,7 @@ class _Flight(HostFlight):
 
 
 @contextmanager
-def simulated_device() -> Iterator[SimulatedDevice]:
+def simulated_device() -> Iterator[WaitCounter]:
     """Let the package compute on ``DEVICE`` while the block runs, with the limits of a GPU."""
     limits = (
         device_sequence.STACKED_ROWS,
@@ -184,12 +184,12 @@ def simulated_device() -> Iterator[SimulatedDevice]:
         time_blocks.STEP_NUMBERS,
         time_blocks.PIECE_NUMBERS,
     )
-    with SimulatedDevice() as device, pytest.MonkeyPatch.context() as patch:
+    with WaitCounter() as counter, pytest.MonkeyPatch.context() as patch:
         for by_type in limits:
             patch.setitem(by_type, TYPE, by_type["cuda"])
-        uploaders = {DEVICE: Uploader(SimulatedCopies(device)), "cpu": Uploader(None)}
+        uploaders = {DEVICE: Uploader(SimulatedCopies(counter)), "cpu": Uploader(None)}
         patch.setattr(uploads, "uploader", uploaders.__getitem__)
-        yield device
+        yield counter
 
 
 class _Dispatch(TorchDispatchMode):
@@ -197,12 +197,12 @@ class _Dispatch(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         return False  # importing it takes seconds
 
-    def __init__(self, device: SimulatedDevice) -> None:
+    def __init__(self, counter: WaitCounter) -> None:
         super().__init__()
-        self._device = device
+        self._counter = counter
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return compute(self._device, function, args, kwargs or {})
+        return compute(self._counter, function, args, kwargs or {})
 
 
 class _Function(TorchFunctionMode):
@@ -219,7 +219,7 @@ def is_simulated(device: Any) -> bool:
     return device is not None and torch.device(device).type == TYPE
 
 
-def compute(device: SimulatedDevice | None, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def compute(counter: WaitCounter | None, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Compute an operation on the CPU, and wrap the tensors of its result if it runs on the device."""
     tensors: list[SimulatedTensor] = []
 
@@ -230,12 +230,12 @@ def compute(device: SimulatedDevice | None, function: Any, args: Any, kwargs: di
         return value
 
     real_args, real_kwargs = mapped(unwrapped, args), mapped(unwrapped, kwargs)
-    device = tensors[0].device_of if tensors else device
+    counter = tensors[0].counter if tensors else counter
     target = kwargs.get("device")
     runs_there = is_simulated(target) or (bool(tensors) and target is None)
-    if device is not None:
+    if counter is not None:
         for what in waits_of(function, args, kwargs, bool(tensors)):
-            device.note(what)
+            counter.note(what)
     if is_simulated(target):
         real_kwargs["device"] = torch.device("cpu")
     result = function(*real_args, **real_kwargs)
@@ -244,9 +244,9 @@ def compute(device: SimulatedDevice | None, function: Any, args: Any, kwargs: di
         if not function._schema.returns:
             return None
         return written[0] if len(function._schema.returns) == 1 else tuple(written)
-    if not runs_there or device is None:
+    if not runs_there or counter is None:
         return result
-    return mapped(lambda value: SimulatedTensor(value, device) if isinstance(value, Tensor) else value, result)
+    return mapped(lambda value: SimulatedTensor(value, counter) if isinstance(value, Tensor) else value, result)
 
 
 def waits_of(function: Any, args: Any, kwargs: dict[str, Any], has_tensors: bool) -> Iterator[str]:

@@ -20,7 +20,7 @@ from dtdg_lab.training.assembly import assemble_trainer
 from dtdg_lab.training.loop import Trainer
 from dtdg_lab.training.resource_monitor import ResourceMonitor
 from tests.frozen.short_runs import CASES, NO_LOSSES, NO_RUN, config_of
-from tests.simulated_tensors import DEVICE, SimulatedClock, SimulatedDevice, simulated_device
+from tests.simulated_tensors import DEVICE, SimulatedClock, WaitCounter, simulated_device
 from tests.thinning import thinned
 
 STEPS = 3  # the run is stopped after the next step
@@ -58,12 +58,12 @@ def test_the_host_does_not_wait_in_a_step(
     case: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train_step, waits = Trainer._train_step, list[Counter[tuple[str, str]]]()
-    with simulated_device() as device:
+    with simulated_device() as counter:
 
         def counted(trainer: Trainer, step: Step) -> Any:
-            device.waits.clear()
+            counter.waits.clear()
             loss = train_step(trainer, step)
-            waits.append(device.waits.copy())
+            waits.append(counter.waits.copy())
             return loss
 
         monkeypatch.setattr(Trainer, "_train_step", counted)
@@ -98,10 +98,10 @@ def test_the_host_does_not_wait_in_a_step(
     ],
 )
 def test_every_kind_of_wait_is_noted(wait: str, operation: Any) -> None:
-    with SimulatedDevice() as device:
+    with WaitCounter() as counter:
         x = torch.randn(4, 3, device=DEVICE)
         operation(x)
-        assert {what for what, _ in device.waits} == {wait}
+        assert {what for what, _ in counter.waits} == {wait}
 
 
 def test_computing_on_the_device_is_no_wait_and_gives_the_cpu_s_bits() -> None:
@@ -112,11 +112,11 @@ def test_computing_on_the_device_is_no_wait_and_gives_the_cpu_s_bits() -> None:
         model(x).tanh().sum().backward()
         optimizer.step()
 
-    with SimulatedDevice() as device:
+    with WaitCounter() as counter:
         there, x_there = deepcopy(model).to(DEVICE), x.to(DEVICE)
-        device.waits.clear()
+        counter.waits.clear()
         train(there, x_there)
-        assert not device.waits
+        assert not counter.waits
         trained = [parameter.detach().cpu() for parameter in there.parameters()]
     train(model, x)
     assert all(map(torch.equal, trained, model.parameters()))

@@ -80,12 +80,12 @@ def test_what_was_cut_out_is_given_again() -> None:
 def test_a_device_is_not_waited_for_and_holds_what_the_host_holds() -> None:
     made, order = shrinker()
     made.renumber(order)
-    with simulated_device() as device:
+    with simulated_device() as counter:
         there = Shrinker(made._snapshots, DEVICE)
         there.renumber(order)
         on_device = [there.edges(0, rows) for rows in (4, 3, 2, 0)]
         degrees = PrefixSource(on_device[1], OperatorSettings(device=DEVICE)).column_degrees("out")
-        assert not device.waits
+        assert not counter.waits
         for edges in on_device:
             here = made.edges(0, edges.rows)
             for name in ("indptr", "indices", "weights", "levels"):

@@ -11,13 +11,13 @@ from torch.nn import Parameter
 from torch.optim import Optimizer
 
 _METHODS = {name: inspect.unwrap(method) for name, method in vars(Optimizer).items() if inspect.isfunction(method)}
-_WAYS = ("foreach", "fused")  # settings that change how an update is computed, not what
+_IMPLEMENTATIONS = ("foreach", "fused")  # settings that change how an update is computed, not what
 
 
 def _load_state_dict(self: Optimizer, state_dict: dict[str, Any]) -> None:
     """Load a state; the update is computed as before, since the state may come from another kind of device."""
-    own = [{name: group[name] for name in _WAYS} for group in self.param_groups]
-    groups = [{**loaded, **ways} for loaded, ways in zip(state_dict["param_groups"], own, strict=True)]
+    implementations = [{name: group[name] for name in _IMPLEMENTATIONS} for group in self.param_groups]
+    groups = [{**group, **setting} for group, setting in zip(state_dict["param_groups"], implementations, strict=True)]
     _METHODS["load_state_dict"](self, {**state_dict, "param_groups": groups})
 
 
@@ -48,5 +48,5 @@ def make_optimizer(
         device: device of the parameters.
     """
     is_cuda, is_cpu = (torch.device(device).type == kind for kind in ("cuda", "cpu"))
-    ways = {"fused": True} if is_cuda else {"foreach": name == "adam" and is_cpu}
-    return OPTIMIZERS[name](parameters, lr=learning_rate, **ways)
+    implementation = {"fused": True} if is_cuda else {"foreach": name == "adam" and is_cpu}
+    return OPTIMIZERS[name](parameters, lr=learning_rate, **implementation)

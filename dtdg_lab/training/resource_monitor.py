@@ -107,8 +107,8 @@ class ResourceMonitor:
     def readings(self) -> tuple[Reading, ...]:
         """Return the energy of this rank's devices since the last call, measured or modelled, by reader.
 
-        Of the node's processors it is the rank's share. A device without news, such as a GPU whose counter moves every
-        0.1 s, is left out, and its later reading includes the time.
+        Of the node's processors it is the rank's share. A device without a new reading, such as a GPU whose counter
+        moves every 0.1 s, is left out, and its later reading includes the time.
         """
         return tuple(reading for reading in self._meter.sample("strategy") if reading.scope == "rank")
 

@@ -28,7 +28,7 @@ pytestmark = [
 @pytest.mark.parametrize("model", catalogue.names("models"))
 def test_a_step_on_the_gpu_is_the_step_on_the_cpu(model: str) -> None:
     config = RunConfig(system="psg", dataset="growing", model=model, dtype="float64", optimizer="sgd", layers=2)
-    graph, found = load_for(config), []
+    graph, results = load_for(config), []
     for device in ("cpu", "cuda:0"):
         built = build(config, graph, SoloGroup(device), device=device)
         built.gradients.zero()
@@ -36,8 +36,8 @@ def test_a_step_on_the_gpu_is_the_step_on_the_cpu(model: str) -> None:
         agreed = built.gradients.exchange(version=7, loss_sum=computed.loss_sum, groups=computed.groups)
         losses = built.evaluator.evaluate(built.model, ("train", "validation"))
         agreed = agreed.sums()
-        found.append((agreed, built.gradients.gradients.cpu(), [result.loss for result in losses]))
-    (cpu, on_cpu, cpu_losses), (gpu, on_gpu, gpu_losses) = found
+        results.append((agreed, built.gradients.gradients.cpu(), [result.loss for result in losses]))
+    (cpu, on_cpu, cpu_losses), (gpu, on_gpu, gpu_losses) = results
     assert gpu == pytest.approx(cpu, rel=1e-10)
     assert torch.allclose(on_gpu, on_cpu, rtol=1e-8, atol=1e-12)
     assert gpu_losses == pytest.approx(cpu_losses, rel=1e-10)
@@ -68,15 +68,16 @@ def test_windows_on_the_gpu_are_the_windows_on_the_cpu(model: str, settings: dic
         chunker="hash",
         **settings,
     )
-    graph, found = load_for(config), []
+    graph, losses_by_device = load_for(config), []
     for device in ("cpu", "cuda:0"):
         built, losses = build(config, graph, SoloGroup(device), device=device), []
         for work in built.strategy.epoch(0):
             built.gradients.zero()
             losses.append(built.strategy.compute(work, StepMarks()).loss_sum.item())
             built.optimizer.step()
-        found.append(losses)
-    assert found[1] == pytest.approx(found[0], rel=1e-8)
+        losses_by_device.append(losses)
+    on_cpu, on_gpu = losses_by_device
+    assert on_gpu == pytest.approx(on_cpu, rel=1e-8)
 
 
 TASKS = [
@@ -89,19 +90,19 @@ TASKS = [
 @pytest.mark.parametrize("settings", TASKS, ids=str)
 def test_a_task_on_the_gpu_is_the_task_on_the_cpu(settings: dict[str, Any]) -> None:
     config = RunConfig(**{"system": "psg", "dataset": "growing", "dtype": "float64", "optimizer": "sgd", **settings})
-    graph, found = load_for(config), []
+    graph, results = load_for(config), []
     for device in ("cpu", "cuda:0"):
         built = build(config, graph, SoloGroup(device), device=device)
         built.gradients.zero()
         computed = built.strategy.compute(built.strategy.epoch(0)[0], StepMarks())
         scores = built.evaluator.evaluate(built.model, ("train", "validation", "test"), final=True)
         numbers = [value for one in scores for value in (one.loss, one.persistence_loss, *one.metrics.values())]
-        found.append((float(computed.loss_sum), built.gradients.gradients.cpu(), numbers))
-    (cpu, on_cpu, cpu_numbers), (gpu, on_gpu, gpu_numbers) = found
+        results.append((float(computed.loss_sum), built.gradients.gradients.cpu(), numbers))
+    (cpu, on_cpu, cpu_numbers), (gpu, on_gpu, gpu_numbers) = results
     assert gpu == pytest.approx(cpu, rel=1e-10)
     assert torch.allclose(on_gpu, on_cpu, rtol=1e-8, atol=1e-12)
-    for mine, wanted in zip(gpu_numbers, cpu_numbers, strict=True):
-        assert mine == (None if wanted is None else pytest.approx(wanted, rel=1e-10))
+    for gpu_number, cpu_number in zip(gpu_numbers, cpu_numbers, strict=True):
+        assert gpu_number == (None if cpu_number is None else pytest.approx(cpu_number, rel=1e-10))
 
 
 def test_phases_have_the_times_of_the_device_and_memory_is_the_allocator_s() -> None:

@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 # Numbers in one snapshot's rows of a piece: few enough for a step's dozen arrays to fit a core's cache, enough for
-# calls not to matter; a GPU should be filled. For speed, and bits depend on them: they do not follow the memory.
+# calls not to matter; a GPU should be filled. Constants, because results depend on them bit for bit.
 STEP_NUMBERS = {"cpu": 64_000, "cuda": 8_388_608}
 PIECE_NUMBERS = {"cpu": 4_194_304, "cuda": 67_108_864}  # of all S snapshots: bounds what a piece keeps for backward
 

@@ -74,7 +74,7 @@ def test_updating_all_parameters_at_once_has_the_bits_of_one_by_one(name: str, d
     assert all(map(torch.equal, trained(at_once, 30), trained(one_by_one, 30)))
 
 
-def test_a_gpu_updates_in_one_launch_and_passes_no_way_of_computing_on() -> None:
+def test_a_gpu_updates_in_one_launch_and_states_carry_no_implementation() -> None:
     there = make_optimizer("adam", weights(torch.float32), learning_rate=0.05, device="cuda:1")
     here = make_optimizer("adam", weights(torch.float32), learning_rate=0.05)
     assert there.defaults["fused"] is True

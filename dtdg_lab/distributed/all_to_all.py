@@ -177,7 +177,9 @@ class RowExchange:
         _check_headers([header[1:] for header in headers], counts, members)
         since_last_ns = members.clock_ns() - max(header[0] for header in headers)
         all_began_ns = clock.ns(clock.stamp()) - since_last_ns
-        times = ExchangeTimes(clock.ns(self._flight.began), all_began_ns, clock.ns(self._flight.ended), entered)
+        times = ExchangeTimes(
+            clock.ns(self._flight.began), all_began_ns, clock.ns(self._flight.ended), clock.ns(entered)
+        )
         return Arrived(rows, lambda: times)
 
 

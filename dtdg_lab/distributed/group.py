@@ -413,7 +413,7 @@ class ProcessGroup:
     def gather_on_host(self, row: Tensor) -> Tensor:
         """Gather through gloo, also beside NCCL. A subgroup of GPUs has no gloo, and waits for its devices."""
         if not self.device_clock.is_late or self._whole is not None:
-            return self.gather_rows(row.unsqueeze(0).to(self.device), [1] * self.size).cpu()
+            return self.gather_rows(row.unsqueeze(0).to(self.wire), [1] * self.size).cpu()
         if self._on_host is None:
             self._on_host = dist.new_group(backend="gloo", timeout=COLLECTIVE_TIMEOUT)
         rows = [torch.empty_like(row) for _ in range(self.size)]
@@ -444,7 +444,7 @@ class ProcessGroup:
         if len(parts) == 1:
             return self
         if len(parts) == self.size:
-            return SoloGroup(self.device)
+            return SoloGroup(self.device, clock=self.device_clock)
         numbers, process_group = new_subgroup(parts, self.rank, COLLECTIVE_TIMEOUT)
         rank = numbers.index(self.rank)
         part = ProcessGroup(

@@ -57,11 +57,16 @@ class DeviceClock(Protocol):
     def host_ns(self) -> int:
         """Return the current time of the host, in nanoseconds since the Unix epoch."""
 
+    def align(self) -> None:
+        """Bring the device's time in line with the host's, which may drift apart; waits for the device."""
+
     def ns(self, stamp: Stamp) -> int:
         """Return the time of a stamp in nanoseconds since the Unix epoch, once the device has passed it."""
 
     def launch(self, start: StartCollective) -> Flight:
-        """Start a collective behind all queued work, beside later work.
+        """Start a collective behind all queued work and earlier collectives, beside later work.
+
+        The caller keeps its tensors until the flight is joined.
 
         Args:
             start: starts it and returns its handle; None if there is nothing to send.
@@ -92,6 +97,9 @@ class HostClock:
     def host_ns(self) -> int:
         """Return the current time."""
         return time.perf_counter_ns() + self._epoch_offset_ns
+
+    def align(self) -> None:
+        """Do nothing: the device is the host."""
 
     def ns(self, stamp: int) -> int:
         """Return the stamp."""
@@ -176,9 +184,13 @@ class CudaClock:
     def __init__(self, device: str | torch.device) -> None:
         self._device = torch.device(device)
         self.collectives = torch.cuda.Stream(self._device)
+        self._epoch_offset_ns = time.time_ns() - time.perf_counter_ns()
+        self.align()
+
+    def align(self) -> None:
+        """Wait for the device, and read later times from this moment."""
         self._base = self.stamp()
         self._base.synchronize()
-        self._epoch_offset_ns = time.time_ns() - time.perf_counter_ns()
         self._base_ns = self.host_ns()
 
     def host_ns(self) -> int:
@@ -216,12 +228,12 @@ class CudaFlight:
 
     def __init__(self, device: torch.device, stream: torch.cuda.Stream, start: StartCollective) -> None:
         self._device, self._stream = device, stream
-        stream.wait_stream(torch.cuda.current_stream(device))
+        self.began = recorded_event(torch.cuda.current_stream(device))
+        stream.wait_event(self.began)
         with torch.cuda.stream(stream):
-            self.began = recorded_event(stream)
-            self._work = start()  # kept until joined: it holds the buffers that the network uses
-            if self._work is not None:
-                self._work.wait()  # blocks this stream, not the host
+            work = start()
+            if work is not None:
+                work.wait()  # blocks this stream, not the host
             self.ended = recorded_event(stream)
 
     def has_ended(self) -> bool:
@@ -231,7 +243,6 @@ class CudaFlight:
     def join(self) -> None:
         """Let the current stream wait for the end."""
         torch.cuda.current_stream(self._device).wait_event(self.ended)
-        self._work = None
 
     def read_back(self, tensor: Tensor) -> Callable[[], Tensor]:
         """Copy into pinned memory behind the collective."""
@@ -254,7 +265,7 @@ def read_from(stream: torch.cuda.Stream, tensor: Tensor) -> Callable[[], Tensor]
 
 def recorded_event(stream: torch.cuda.Stream) -> torch.cuda.Event:
     """Return an event with a time, recorded on a stream."""
-    event = torch.cuda.Event(enable_timing=True)
+    event = torch.cuda.Event(enable_timing=True, blocking=True)  # a waiting host sleeps, and uses no energy
     event.record(stream)
     return event
 

@@ -85,6 +85,9 @@ class SimulatedDevice:
         """Return the time of the host."""
         return START_NS + round(self.host_s * 1e9)
 
+    def align(self) -> None:
+        """Do nothing: both count the same seconds."""
+
     def ns(self, stamp: SimulatedStamp) -> int:
         """Return the time of a stamp, after waiting for it."""
         self.wait_until(stamp.seconds)
@@ -92,11 +95,11 @@ class SimulatedDevice:
 
     def launch(self, start: StartCollective) -> SimulatedFlight:
         """Start a collective behind the queued work and earlier collectives; its tensors are exchanged at once."""
-        began_s = max(self._computed_s, self._network_s, self.host_s)
+        began_s = max(self._computed_s, self.host_s)
         work = start()
         if work is not None:
             work.wait()
-        self._network_s = self._last_begins(began_s) + next(self._collectives_s)
+        self._network_s = self._last_begins(max(began_s, self._network_s)) + next(self._collectives_s)
         self.moved_s.append((began_s, self._network_s))
         return SimulatedFlight(self, began_s, self._network_s)
 

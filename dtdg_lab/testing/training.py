@@ -17,6 +17,7 @@ from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.training.assembly import assemble_trainer
 from dtdg_lab.training.loop import TrainingOutcome
+from dtdg_lab.training.replay import RunReplay
 from dtdg_lab.training.resource_monitor import ResourceMonitor
 
 
@@ -137,6 +138,7 @@ def train_in_memory(
     recorder: RecordingRecorder | None = None,
     resume: bool = False,
     changes: Mapping[str, Any] = MappingProxyType({}),
+    replay: RunReplay | None = None,
 ) -> Trained:
     """Train one rank to its end and return the result.
 
@@ -151,6 +153,7 @@ def train_in_memory(
         recorder: recorder of the rows; give one to read them even if training fails.
         resume: whether to continue from the checkpoint.
         changes: live settings that differ from the checkpoint's.
+        replay: records of an earlier run to repeat.
 
     Raises:
         LabError: the error that ended training.
@@ -170,6 +173,7 @@ def train_in_memory(
             device=device,
             resume=resume,
             changes=changes,
+            replay=replay,
         )
         outcome = trainer.run()
     finally:

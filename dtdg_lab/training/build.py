@@ -26,6 +26,7 @@ from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import begin_training, sealed, unsealed
 from dtdg_lab.graphs.split import Split, split
+from dtdg_lab.kernels.device_memory import device_memory
 from dtdg_lab.kernels.optimizers import make_optimizer
 from dtdg_lab.models.base import DynamicModel, make_model
 from dtdg_lab.network.emulated_network import EmulatedNetwork, RankLinks, SlowableLinks
@@ -115,7 +116,8 @@ def build(
         )
         earlier = earlier_choice(plan, config, device=device)
         preferred = choose_here(config, graph, model.facts, device=device, dtype=dtype, earlier=earlier)
-    compute = agree(config, preferred, group, device=device, earlier=earlier)
+        memory = device_memory(device)
+    compute = agree(config, preferred, memory, group, device=device, earlier=earlier)
     sequence = _sequence(config, graph, compute, device=device)
     has_slow_exchanges = "congestion" in system.parts and "features" not in system.parts
     linked = LinkedGroup(group) if has_slow_exchanges else None

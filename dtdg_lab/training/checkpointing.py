@@ -99,6 +99,7 @@ class CheckpointManager:
     def __init__(self, path: Path, state: TrainingState, recorder: StepRecorder) -> None:
         self._path, self._last_good = path, LastGood(path, self._is_recorded)
         self._state, self._recorder = state, recorder
+        self._last: RecordedStep | None = None  # whose loss is considered
 
     def save(self, *, together: bool) -> None:
         """Write the current state, with the strategy's carried state, after flushing all records.
@@ -113,6 +114,7 @@ class CheckpointManager:
         if together:
             state.group.barrier()
         if state.group.rank == 0:
+            self._check_exchanges()
             self._last_good.write(state.checkpoint(carried))
             self._recorder.checkpoint(state.position, state.position.current_epoch, started_ns)
 
@@ -153,8 +155,9 @@ class CheckpointManager:
             last: the newest recorded step; None before the first.
         """
         state = self._state
-        if state.group.rank != 0 or last is None:
+        if state.group.rank != 0 or last is None or last == self._last:
             return
+        self._last = last
         state.group.check()  # the loss is known, so the exchanges before it have ended
         started_ns = time.time_ns()
         at_rest = not isinstance(state.strategy, Carries) or state.strategy.at_rest
@@ -166,7 +169,7 @@ class CheckpointManager:
     def _check_exchanges(self) -> None:
         """Wait for exchanges in flight, and raise if they were aborted: the parameters would be invalid."""
         if self._state.device.startswith("cuda"):
-            torch.cuda.synchronize(self._state.device)
+            torch.cuda.current_stream(self._state.device).synchronize()
         self._state.group.check()
 
     def _carried(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dtdg_lab.distributed.all_to_all import ReadTimes
+from dtdg_lab.distributed.all_to_all import ExchangeTimes, ReadTimes
 from dtdg_lab.energy.phases import Interval
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.kernels.device_clock import DeviceClock, Stamp
@@ -26,13 +26,22 @@ class StepPhases:
     ends: list[tuple[str, Stamp, ReadTimes | None]]
     cpu_s: dict[str, float]
 
+    def read_exchanges(self) -> list[ExchangeTimes]:
+        """Return the times of the exchanges.
+
+        Raises:
+            RunFailedError: ranks were in different exchanges.
+        """
+        return [read_times() for _, _, read_times in self.ends if read_times is not None]
+
     def intervals(self, clock: DeviceClock) -> list[Interval]:
         """Return (phase, start, end) in nanoseconds since the Unix epoch; an exchange is ``wait``, then its phase."""
+        exchanges = iter(self.read_exchanges())  # first: behind an exchange that does not fit, no mark is ever reached
         intervals, last_ns = [], clock.ns(self.start)
-        for phase, end, times in self.ends:
+        for phase, end, read_times in self.ends:
             end_ns = clock.ns(end)
-            if times is not None:
-                arrived_ns = min(last_ns + round(times().wait_s * 1e9), end_ns)
+            if read_times is not None:
+                arrived_ns = min(last_ns + round(next(exchanges).wait_s * 1e9), end_ns)
                 intervals.append(("wait", last_ns, arrived_ns))
                 last_ns = arrived_ns
             intervals.append((phase, last_ns, end_ns))

@@ -16,7 +16,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.distributed.group import Group, gather_texts, hash_of_host
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.kernels.backend_choice import can_use_dgl, choose_backend, faster, measure_backends
-from dtdg_lab.kernels.device_memory import DeviceMemory, MemoryLimits, device_memory
+from dtdg_lab.kernels.device_memory import DeviceMemory, MemoryLimits
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.records.events import Kernel
 
@@ -108,6 +108,7 @@ def choose_here(
 def agree(
     config: RunConfig,
     preferred: tuple[str, Mapping[str, float] | None],
+    memory: DeviceMemory,
     group: Group,
     *,
     device: str,
@@ -121,13 +122,13 @@ def agree(
     Args:
         config: the run's settings.
         preferred: backend and seconds, of :func:`choose_here`.
+        memory: memory of this rank's device.
         group: the ranks.
         device: device of this rank.
         earlier: the choice of the run that is resumed, replayed or rebuilt. Its limits are repeated if the share of
             memory is the same; that of views, on which no bit depends, only where the memory is large enough.
     """
     backend, seconds = preferred
-    memory = device_memory(device)
     memory = replace(memory, owner=f"{hash_of_host():x} {memory.owner}")
     texts = gather_texts(group, json.dumps([backend, *asdict(memory).values()]), device=device)
     backends, memories = [], []

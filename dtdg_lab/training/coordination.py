@@ -105,7 +105,9 @@ class RankCoordinator:
         state = self._state
         if state.group.rank != 0:
             return ControlState()
-        version = self._control.newest(state.position.step + (received_at == STEP), received_at)
+        # the step at which ranks follow: on a GPU one later
+        steps = (1 + (state.synchronous and state.group.device_clock.is_late)) if received_at == STEP else 0
+        version = self._control.newest(state.position.step + steps, received_at)
         return ControlState(version, state.requested_choice)
 
     def _follow(self, control_state: ControlState, received_at: str) -> None:

@@ -149,6 +149,7 @@ class Trainer:
                     return  # the stop cuts the epoch short
                 break
         self.recorder.settle()
+        self.clock.device_clock.align()
         state.position = Position(epoch + 1, 0, state.position.step)
         self.recorder.write(state.position, EpochEnded(epoch, time.perf_counter() - started_s))
         self.epoch_end.run(epoch)
@@ -165,6 +166,7 @@ class Trainer:
         result = components.strategy.compute(step, clock)
         self._slow_down()
         clock("compute")
+        self.recorder.check_exchanges()  # the sum below would wait for an exchange that does not fit
         exchanged = pacing.exchange(result)
         clock.exchange(exchanged.times)
         loss = StepLoss(exchanged.sums, position, state.config.learning_rate)
@@ -220,8 +222,9 @@ class Trainer:
                 self.recorder.event(state.position, "congestion", changed)
 
     def _slow_down(self) -> None:
-        config = self.state.config
+        config, clock = self.state.config, self.clock.device_clock
         if config["slow_rank"] == self.state.group.rank and config["slow_ms"] > 0:
+            clock.ns(clock.stamp())  # else a GPU would work on while the host sleeps
             time.sleep(config["slow_ms"] * 1e-3)
 
     def _wait_while_paused(self) -> None:

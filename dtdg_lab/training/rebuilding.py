@@ -217,6 +217,7 @@ class Rebuilder:
         state, was_synchronous = self.state, self.state.synchronous
         previous, state.components = state.components, rebuilt.components
         previous.close()
+        self.recorder.newest = None  # its seconds and loss say nothing about the new strategy
         state.settings.config = rebuilt.components.config
         if state.synchronous and not was_synchronous:  # ranks were at different steps
             self.coordinator.join_rank_0()

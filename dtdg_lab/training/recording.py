@@ -128,6 +128,15 @@ class StepRecorder:
         if not self._clock.is_late:
             self.settle()
 
+    def check_exchanges(self) -> None:
+        """Raise if ranks were in different exchanges in a step whose times are not read yet.
+
+        Raises:
+            RunFailedError: they were.
+        """
+        for finished in self._waiting:
+            finished.phases.read_exchanges()
+
     def settle(self) -> None:
         """Record the finished steps whose times are not read yet, and tell their strategies.
 
@@ -140,8 +149,8 @@ class StepRecorder:
 
     def _write(self, finished: FinishedStep) -> None:
         position, result, phases = finished.position, finished.result, finished.phases
-        loss = finished.loss.read()
-        intervals, rows = phases.intervals(self._clock.device_clock), read_rows(finished.rows)
+        intervals = phases.intervals(self._clock.device_clock)
+        loss, rows = finished.loss.read(), read_rows(finished.rows)
         seconds, times = seconds_by_phase(intervals), finished.exchanged.times()
         own_loss = finished.own_loss() / result.groups if result.groups else None
         start_ns, end_ns = intervals[0][1], intervals[-1][2]

@@ -20,6 +20,7 @@ from dtdg_lab.distributed.all_to_all import Arrived, ExchangeTimes, PendingRows,
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.record_rows import ExchangeRow, LinkRow
 from dtdg_lab.engine.strategy import StepMarks
+from dtdg_lab.kernels.uploads import upload
 
 
 class CollectiveTimes:
@@ -79,7 +80,7 @@ class Route:
     @classmethod
     def of(cls, plan: HaloPlan, device: str | torch.device = "cpu") -> Route:
         """Return the plan's route, with its rows on ``device``."""
-        send = torch.tensor(plan.send, device=device)
+        send = upload(plan.send, str(device))
         return cls(
             send,
             tuple(plan.send_counts.tolist()),

@@ -302,13 +302,13 @@ def test_a_checkpoint_waits_for_the_rows_of_all_ranks_that_make_its_steps(tmp_pa
 
     for writer in (own, other):
         write_steps(writer, 0, present.position.step)
-    for _ in range(3):
+    for later in range(3):
         time.sleep(LOOK_S)
-        keeper.after_step(RecordedStep(present.position.step, 1.0, 0.0))
+        keeper.after_step(RecordedStep(present.position.step + later, 1.0, 0.0))
     assert not file.exists() and read_steps(1) == []
     other.flush()
     time.sleep(LOOK_S)
-    keeper.after_step(RecordedStep(present.position.step, 1.0, 0.0))
+    keeper.after_step(RecordedStep(present.position.step + 3, 1.0, 0.0))
     assert file.exists() and read_steps(0)[-1] == present.position.step - 1, "own rows are written before"
     write_steps(own, present.position.step, present.position.step + 4)
     keeper.save(together=True)

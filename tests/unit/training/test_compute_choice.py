@@ -16,7 +16,7 @@ from dtdg_lab.config.model_facts import model_facts
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.kernels.device_memory import DeviceMemory, MemoryLimits
-from dtdg_lab.training import compute_choice
+from dtdg_lab.training import build, compute_choice
 from dtdg_lab.training.checkpoint import Checkpoint
 from dtdg_lab.training.compute_choice import COMPUTE, ComputeChoice, agree, choose_here, earlier_choice
 from tests.backends import needs_dgl
@@ -30,7 +30,7 @@ LARGE, SMALL = DeviceMemory("cpu", 16 * GIB, 8 * GIB), DeviceMemory("cpu", 20_00
 
 
 def _memory(monkeypatch: pytest.MonkeyPatch, memory: DeviceMemory) -> None:
-    monkeypatch.setattr(compute_choice, "device_memory", lambda device: memory)
+    monkeypatch.setattr(build, "device_memory", lambda device: memory)
 
 
 def _offers(monkeypatch: pytest.MonkeyPatch, *offers: tuple[str, str, int, int]) -> None:
@@ -39,7 +39,8 @@ def _offers(monkeypatch: pytest.MonkeyPatch, *offers: tuple[str, str, int, int])
 
 
 def _agreed(preferred: Any = ("torch", None), earlier: ComputeChoice | None = None, **changes: Any) -> ComputeChoice:
-    return agree(small_config(**changes), preferred, SoloGroup(), device="cpu", earlier=earlier)
+    memory = build.device_memory("cpu")
+    return agree(small_config(**changes), preferred, memory, SoloGroup(), device="cpu", earlier=earlier)
 
 
 def test_ranks_of_one_machine_share_its_memory_and_the_smallest_limit_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +55,7 @@ def test_an_evaluator_of_several_ranks_keeps_views_too(monkeypatch: pytest.Monke
     group = SoloGroup()
     group.size = 2
     _offers(monkeypatch, *[("torch", "a", 96 * GIB, 48 * GIB)] * 2)
-    agreed = agree(small_config(memory_share=0.5), ("torch", None), group, device="cpu")
+    agreed = agree(small_config(memory_share=0.5), ("torch", None), LARGE, group, device="cpu")
     assert agreed.limits == MemoryLimits(2 * GIB, GIB, 6 * GIB)  # of three sequences
 
 

@@ -17,6 +17,7 @@ from dtdg_lab.systems.snapshot_groups.strategy import SnapshotGroupStrategy
 from dtdg_lab.testing.simulated_device import SimulatedDevice
 from dtdg_lab.testing.training import RecordingRecorder, Trained
 from dtdg_lab.training.checkpoint import Checkpoint
+from dtdg_lab.training.replay import RecordedRequest, RunReplay
 from tests.small_training import config_of, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -125,3 +126,19 @@ def test_a_loss_that_is_no_number_is_found_a_step_later_and_its_model_is_not_kep
     kept = Checkpoint.load(tmp_path / "last.pt")
     assert kept.position.step <= 2, "the losses before step 3 say nothing about the model after it"
     assert all(np.isfinite(tensor.numpy()).all() for tensor in kept.model.values())
+
+
+def test_a_rebuilt_strategy_learns_nothing_from_the_steps_of_the_one_before(tmp_path: Path) -> None:
+    config = config_of(system="dynahb", partitioner="round_robin", exchange="gradients", epochs=2)
+    done = _queued(tmp_path, config, script={3: {"set": {"epochs": 3}}})
+    assert done.outcome.state == "finished" and done.outcome.position.epoch == 3
+
+
+def test_a_replay_on_a_device_follows_requests_at_the_recorded_steps(tmp_path: Path) -> None:
+    script = {2: {"set": {"learning_rate": 0.1}}, 6: {"set": {"learning_rate": 0.01}}}
+    first = _queued(tmp_path, script=script)
+    requests = tuple(RecordedRequest(step, "step", script[asked]) for asked, step in ((2, 4), (6, 8)))
+    assert [first.recorder.column("steps", "control_version").index(number) for number in (1, 2)] == [3, 7]
+    again = _queued(tmp_path / "again", replay=RunReplay((), {}, requests=requests))
+    assert again.recorder.column("steps", "control_version") == first.recorder.column("steps", "control_version")
+    assert again.losses == first.losses

@@ -122,12 +122,8 @@ def _on_one_rank(case: CheckCase) -> CheckCase:
 
 
 def _train_units(cases: Sequence[CheckCase], device: str) -> list[Unit]:
-    """Return a unit for each system, since a process of its own for each run would take longer than the run."""
-    units = []
-    for system in systems_of(cases):
-        configs = tuple(config for case in cases if case.system == system for config in case.configs)
-        units += [Unit("train", system, device, configs)] if configs else []
-    return units
+    """Return a unit for each case, so that a process that ends takes no other case with it."""
+    return [Unit("train", f"{case.system} {case.model}", device, case.configs) for case in cases if case.configs]
 
 
 def _other_units(cases: Sequence[CheckCase], device: str) -> list[Unit]:

@@ -21,7 +21,7 @@ from dtdg_lab.device_check.device_stops import DeviceStops
 from dtdg_lab.device_check.energy_use import EnergyUse
 from dtdg_lab.device_check.peak_memory import PeakMemory
 from dtdg_lab.device_check.report import format_check
-from dtdg_lab.device_check.units import Unit
+from dtdg_lab.device_check.units import Broken, Unit
 
 
 def test_some_systems_are_checked_at_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,6 +139,25 @@ def test_a_gpu_with_other_losses_fails_in_every_row(monkeypatch: pytest.MonkeyPa
     losses = [row for row in result.rows if row.check == "losses"]
     assert {(row.device, row.state) for row in losses} == {("cpu", "ok"), ("cuda:0", "failed")}
     assert main(["env", "--check", "--systems", "psg"]) == 1
+
+
+def test_a_case_that_ends_its_process_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_gpus(monkeypatch, 1)
+    execute = check.execute
+
+    def ended_once(units: Sequence[Unit], devices: Sequence[str], *, progress: str = "") -> list[Any]:
+        results = execute(units, devices, progress=progress)
+        ended = ("train", "psg wdgcn", "cuda:0")
+        broken = Broken("process 0: device-side assert triggered")
+        return [
+            broken if (unit.kind, unit.name, unit.device) == ended else result
+            for unit, result in zip(units, results, strict=True)
+        ]
+
+    monkeypatch.setattr(check, "execute", ended_once)
+    (failed,) = check_devices("all", systems=["psg"]).failed
+    assert (failed.device, failed.system, failed.model) == ("cuda:0", "psg", "wdgcn")
+    assert "device-side assert" in failed.value
 
 
 def test_a_large_group_is_compared_with_its_plan_on_one_rank(monkeypatch: pytest.MonkeyPatch) -> None:

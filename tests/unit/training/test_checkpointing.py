@@ -287,6 +287,7 @@ def test_a_checkpoint_waits_for_the_rows_of_all_ranks_that_make_its_steps(tmp_pa
         tmp_path / "kept.pt",
         SimpleNamespace(
             group=group,
+            device="cpu",
             strategy=None,
             synchronous=True,
             position=present.position,

@@ -318,8 +318,8 @@ def test_a_checkpoint_waits_for_the_rows_of_all_ranks_that_make_its_steps(tmp_pa
     file.unlink()
     other.close()
     (tmp_path / "rank1.jsonl").unlink()
-    for _ in range(2):
-        keeper.after_step(RecordedStep(present.position.step, 1.0, 0.0))
+    for later in range(4, 6):
+        keeper.after_step(RecordedStep(present.position.step + later, 1.0, 0.0))
     assert file.exists(), "ranks with steps of their own are not waited for"
     own.close()
 

@@ -229,6 +229,7 @@ def start_replay(run: str | Path | StoredRun | Run, *, session: Session, runs_di
 def _prepared(run: str | Path | StoredRun | Run) -> tuple[RunDirectory, RunConfig, Callable[..., RunDirectory]]:
     """Return the run's folder, the settings of its replay, and a function that creates the replay's folder."""
     directory = RunDirectory.open(run if isinstance(run, str | Path) else run.path)
+    RunConfig.load(directory.config_file)  # refuses settings that no longer exist
     history = EventHistory(directory)
     history.check_repeatable()
     config = history.config

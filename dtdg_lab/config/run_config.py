@@ -26,7 +26,7 @@ _REMOVED = MappingProxyType(
         "sampler": (
             "own",
             "DGL's draws did not repeat. Leave sampler out: the lab's own draws follow the seed. A stored run with it "
-            "can be opened and forked, but not resumed.",
+            "can be opened and forked, but not resumed or replayed.",
         )
     }
 )

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from dtdg_lab.cluster.replay import replay
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError
 from dtdg_lab.runs import directory as directory_module
@@ -46,6 +47,8 @@ def test_a_run_with_an_option_that_no_longer_exists_can_be_opened(tmp_path: Path
     write_json(run.config_file, settings)
     assert RunDirectory.open(run.path).config() == config
     assert open_run(run.path).config == config
+    with pytest.raises(ConfigError, match="but not resumed or replayed"):
+        replay(run.path)
 
 
 def test_taken_names_get_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

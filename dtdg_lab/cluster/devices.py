@@ -197,7 +197,9 @@ def choose_devices(request: str, reports: Sequence[DeviceReport], ranks: Sequenc
             "needs a GPU for each rank, and their times include each other's load."
         )
         return DeviceChoice(_names([shared_gpus[number] for number in numbers]), is_shared=True, note=note)
-    remedy = f"Use fewer ranks, more GPUs{f' or device={SHARED!r}' * can_share}."
+    remedy = f"Use fewer ranks or more GPUs{f', or device={SHARED!r}' * can_share}."
+    if not any(report.gpus for report in reports):
+        remedy = "`dtdg-lab env` says what torch and the driver find."
     if request != "auto":
         raise ConfigError(f"device={request!r} needs GPUs, but {shortage} {remedy} device='auto' falls back to CPUs.")
     has_gpus = any(report.gpus or report.problem for report in reports)

@@ -79,11 +79,11 @@ def test_a_rank_without_a_gpu_moves_all_ranks_to_the_cpu_and_the_note_says_why()
     choice = choose_devices("auto", [report("A", "B"), report("A", "B"), report(host="b")])
     assert choice.devices == ("cpu",) * 3
     assert choice.note == (
-        "Ranks compute on CPUs, since a machine has 0 usable GPUs for 1 rank. Use fewer ranks, more GPUs."
+        "Ranks compute on CPUs, since a machine has 0 usable GPUs for 1 rank. Use fewer ranks or more GPUs."
     )
     few = choose_devices("auto", [report("A")] * 2)
     assert few.note == (
-        "Ranks compute on CPUs, since the machine has 1 usable GPU for 2 ranks. Use fewer ranks, more GPUs or "
+        "Ranks compute on CPUs, since the machine has 1 usable GPU for 2 ranks. Use fewer ranks or more GPUs, or "
         "device='cuda_shared'."
     )
 

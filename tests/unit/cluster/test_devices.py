@@ -99,7 +99,9 @@ def test_the_note_names_a_driver_that_is_too_old() -> None:
 
 
 def test_requested_gpus_that_are_missing_are_an_error_with_counts_and_remedies() -> None:
-    with pytest.raises(ConfigError, match=r"1 usable GPU for 2 ranks.*fewer ranks or more GPUs, or device='cuda_shared'"):
+    with pytest.raises(
+        ConfigError, match=r"1 usable GPU for 2 ranks.*fewer ranks or more GPUs, or device='cuda_shared'"
+    ):
         choose_devices("cuda", [report("A")] * 2)
     with pytest.raises(ConfigError, match=r"0 usable GPUs for 1 rank.*more GPUs\. device='auto' falls back"):
         choose_devices("cuda_shared", [report("A"), report(host="b")])

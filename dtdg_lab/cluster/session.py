@@ -24,7 +24,7 @@ from dtdg_lab.cluster.session_files import SessionFiles
 from dtdg_lab.cluster.worker import RankTask, run_rank
 from dtdg_lab.config.extensions import check_registered
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.core.errors import ClusterError, ControlError, LabError, RunStoreError
+from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunStoreError
 from dtdg_lab.core.files import writable_folder
 from dtdg_lab.core.units import NETEM, STATE, as_path, state_root
 from dtdg_lab.network.netem import undo_left_over
@@ -323,8 +323,8 @@ class Session:
         Raises:
             ControlError: the run is still active, in this or another session.
             ClusterError: fewer engines are alive than the run has ranks.
-            ConfigError: a change is not allowed, the run uses code that is not registered in this process or has
-                changed, or its ``device`` demands GPUs that are missing.
+            ConfigError: a change is not allowed or comes after the last epoch, the run uses code that is not registered
+                in this process or has changed, or its ``device`` demands GPUs that are missing.
             RunStoreError: there is no run, or no checkpoint.
         """
         with self._lock:
@@ -357,6 +357,11 @@ class Session:
             check_registered(checkpoint_config)
             check_request(checkpoint_config, SetLive(changes))
             after = checkpoint_config.replace(**changes)
+            if changes and status["state"] == "finished" and after.epochs <= checkpoint_config.epochs:
+                raise ConfigError(
+                    f"run {directory.id} has finished its {checkpoint_config.epochs} epochs, so changes would have no "
+                    "effect. Add epochs, as in run.resume(epochs=...), or start from it: lab.runs.fork(...)."
+                )
             remedy = "train with this code in a new run: lab.runs.fork(...), or session.train(run.config)"
             check_same_code(f"run {directory.id}", directory.path, after, remedy=remedy)
             registrations = pack_registrations(after)

@@ -123,6 +123,9 @@ def test_stopped_and_resumed_equals_uninterrupted(session: Session, config: RunC
     left, right = (open_run(r.path).table("steps").sort_values(["rank", "step"]) for r in (whole, again))
     assert left.global_loss.tolist() == right.global_loss.tolist()
     assert again.summary["test_loss"] == whole.summary["test_loss"]
+    with pytest.raises(ConfigError, match=r"has finished its 40 epochs.*epochs=.*fork"):
+        again.resume(learning_rate=0.5)
+    assert again.attempt == 2
 
 
 def test_the_status_is_current_while_records_are_read(

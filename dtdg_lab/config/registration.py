@@ -464,7 +464,8 @@ def _load(what: Any) -> Any:
         return catalogue.load(what)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
-            f"register({what!r}): {error}. Give 'module:attribute' of a module on PYTHONPATH, or the object itself."
+            f"register({what!r}): {str(error).rstrip('.')}. Give 'module:attribute' of a module on PYTHONPATH, or the "
+            "object itself."
         ) from error
 
 

@@ -23,13 +23,14 @@ class CaseRun:
     """Losses and clock of a run.
 
     Attributes:
-        result: ``trained``; ``refused`` before its first step, as not supported or not available; or ``failed``.
+        result: ``trained``; ``refused`` before its first step, as not supported or not available; ``failed``; or
+            ``not run``, since no process could start.
         losses: losses of the steps, then those of the evaluations.
         phase_gap: largest difference between a step's seconds and the sum of its phases, as a share of the step.
         reason: why it was refused or failed.
     """
 
-    result: Literal["trained", "refused", "failed"]
+    result: Literal["trained", "refused", "failed", "not run"]
     losses: tuple[float | None, ...] = ()
     phase_gap: float = 0.0
     reason: str = ""

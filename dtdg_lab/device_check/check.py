@@ -14,7 +14,7 @@ from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.device_check.case_run import CaseRun
 from dtdg_lab.device_check.cases import ONE_RANK, CheckCase, group_configs, list_cases, make_case, systems_of
-from dtdg_lab.device_check.check_row import CheckRow
+from dtdg_lab.device_check.check_row import CheckRow, unavailable_row
 from dtdg_lab.device_check.peak_memory import memory_configs
 from dtdg_lab.device_check.units import Broken, Unit, execute, execute_together
 from dtdg_lab.device_check.verdicts import (
@@ -25,6 +25,7 @@ from dtdg_lab.device_check.verdicts import (
     loss_row,
     memory_row,
     phase_rows,
+    process_rows,
     stops_row,
 )
 
@@ -91,7 +92,8 @@ def check_devices(
     results = list(zip(units, execute(units, ["cpu"] * processes, progress=bar), strict=True))
     runs = _runs(results)
     references = References([*cases, *twins], runs)
-    rows = [CheckRow(device="cuda", check="devices", state="unavailable", value=problem)] if problem else []
+    rows = [unavailable_row(problem, device="cuda", check="devices")] if problem else []
+    rows += process_rows("cpu", [result for _, result in results])
     if device != "cuda":
         rows += _rows(cases, "cpu", results, references)
         rows += _group_rows(cases, ["cpu"] * _GROUP, references, progress=progress)
@@ -99,7 +101,9 @@ def check_devices(
         units = [unit for name in checked for unit in _gpu_units(cases, name)]
         results = list(zip(units, execute(units, checked, progress=_title("gpus", progress)), strict=True))
         for name in checked:
-            rows += _rows(cases, name, [(unit, result) for unit, result in results if unit.device == name], references)
+            of_gpu = [(unit, result) for unit, result in results if unit.device == name]
+            rows += process_rows(name, [result for _, result in of_gpu])
+            rows += _rows(cases, name, of_gpu, references)
         rows += _group_rows(cases, checked, references, progress=progress)
     names = {"cpu": _cpu_name(), **gpus}
     shown = [*(["cpu"] if device != "cuda" else []), *checked]
@@ -142,7 +146,7 @@ def _runs(results: Sequence[tuple[Unit, Any]]) -> dict[str, CaseRun]:
     runs: dict[str, CaseRun] = {}
     for unit, result in results:
         if isinstance(result, Broken):
-            failed = CaseRun("failed", reason=result.reason)
+            failed = CaseRun("failed" if result.began else "not run", reason=result.reason)
             runs |= {config.to_json(): failed for config in unit.configs if unit.kind == "train"}
         elif unit.kind == "train":
             runs |= result
@@ -186,5 +190,5 @@ def _group_rows(
     units = [Unit("exchange", "")]
     units += [Unit("train", case.system, configs=group_configs(case)) for case in grouped]
     exchanged, *trained = execute_together(units, devices, progress=_title(title, progress))
-    rows = exchange_rows(title, exchanged)
+    rows = [*process_rows(title, [exchanged]), *exchange_rows(title, exchanged)]
     return rows + [group_row(case, title, result, references) for case, result in zip(grouped, trained, strict=True)]

@@ -51,9 +51,15 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """The result of a unit whose process failed."""
+    """The result of a unit whose process failed.
+
+    Attributes:
+        reason: why it failed.
+        began: False if no process got as far as a unit.
+    """
 
     reason: str
+    began: bool = True
 
 
 def perform(unit: Unit, device: str, group: Group | None = None) -> Any:
@@ -174,7 +180,7 @@ def _execute(
                     elif claimer is not None:  # its process was ended with the one that failed
                         folder.release(number)
                 if failures and not remaining.keys() & results.keys():  # not even one began: all would fail alike
-                    results |= dict.fromkeys(remaining, Broken(_last_lines(failures)))
+                    results |= dict.fromkeys(remaining, Broken(_last_lines(failures), began=False))
     return [results[number] for number in range(len(units))]
 
 
@@ -255,6 +261,10 @@ def _culprits(failures: Mapping[int, str]) -> dict[int, str]:
 
 
 def _last_lines(failures: Mapping[int, str]) -> str:
-    """Return the last line of each failure, which names the error."""
-    lines = {process: text.strip().splitlines()[-1] for process, text in sorted(failures.items())}
-    return "; ".join(f"process {process}: {line}" for process, line in lines.items())
+    """Return the last line of each failure, which names the error, once for all processes that failed alike."""
+    processes: dict[str, list[str]] = {}
+    for process, text in sorted(_culprits(failures).items()):
+        processes.setdefault(text.strip().splitlines()[-1].rstrip("."), []).append(str(process))
+    return "; ".join(
+        f"process{'es' if numbers[1:] else ''} {', '.join(numbers)}: {line}" for line, numbers in processes.items()
+    )

@@ -76,8 +76,8 @@ def facts_of(model: Any) -> ModelFacts:
             offered = " A graph offers gcn, mean, attention, messages and top." * isinstance(error, AttributeError)
             raise UnsupportedError(
                 f"{name}: its dry run on {_NODES} nodes with features={model.features}, hidden={model.hidden}, "
-                f"layers={model.layers} raised {type(error).__name__}: {error}.{offered} The input of a layer has "
-                "self.width(layer) numbers a node."
+                f"layers={model.layers} raised {type(error).__name__}: {str(error).rstrip('.')}.{offered} The input of "
+                "a layer has self.width(layer) numbers a node."
             ) from error
     memory = _memory(parameters, inputs, state)
     pulls = tuple(map(_pull, first.view.notes))

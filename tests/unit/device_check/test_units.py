@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,8 +46,26 @@ def test_a_unit_whose_process_dies_is_broken_and_the_others_are_executed() -> No
     lab.register(EndsItsProcess, "model", "ends")
     units = [unit_of("single", "tgcn"), unit_of("single", "ends"), unit_of("esdg", "graphsage")]
     first, second, third = execute(units, ["cpu"])
-    assert isinstance(second, Broken) and second.reason == "process 0: died with exit code 3"
+    assert second == Broken("process 0: died with exit code 3")
     assert [run.result for runs in (first, third) for run in runs.values()] == ["trained", "trained"]
+
+
+class FailsToRegister(SmoothedGCN):
+    """A model whose dry run fails in the processes of a check."""
+
+    def spatial(self, layer: int, graph: Any, x: Any, state: Any) -> Any:
+        if multiprocessing.parent_process() is not None:
+            raise ValueError("no file here.")
+        return super().spatial(layer, graph, x, state)
+
+
+@pytest.mark.parametrize("executed", [execute, execute_together])
+def test_a_registration_that_fails_in_all_processes_has_one_reason(executed: Any) -> None:
+    lab.register(FailsToRegister, "model", "fails")
+    results = executed([unit_of("single", "fails"), unit_of("single", "tgcn")], ["cpu", "cpu"])
+    assert results[0] == results[1] and isinstance(results[0], Broken) and not results[0].began
+    assert results[0].reason.count("no file here.") == 1 and ".." not in results[0].reason
+    assert "was killed" not in results[0].reason
 
 
 def test_work_of_a_process_that_is_ended_with_another_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:

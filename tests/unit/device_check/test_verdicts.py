@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
+from pathlib import Path
+
 import pytest
 
 from dtdg_lab.config import catalogue
+from dtdg_lab.config.extensions import register_from
 from dtdg_lab.device_check.case_run import CaseRun
 from dtdg_lab.device_check.cases import CheckCase, make_case
 from dtdg_lab.device_check.device_stops import DeviceStops
@@ -20,9 +24,11 @@ from dtdg_lab.device_check.verdicts import (
     loss_row,
     memory_row,
     phase_rows,
+    process_rows,
     relative_difference,
     stops_row,
 )
+from tests.registrations import registered_apart
 
 
 def case_of(system: str, ranks: int = 1) -> CheckCase:
@@ -57,8 +63,8 @@ def test_losses_beyond_rounding_fail_with_the_command_that_repeats_them(double: 
     runs = {**runs_of(SINGLE, trained(1.0), trained(1.0)), **runs_of(ESDG, trained(double), trained(single))}
     row = loss_row(ESDG, "cpu", runs, References([SINGLE, ESDG], runs))
     assert row.state == "failed"
-    assert row.remedy.startswith("Reproduce it: dtdg-lab run --set system=esdg") and "device=cpu" in row.remedy
-    assert ("dtype=float64" in row.remedy) == (double != 1.0)  # the settings of the run that is wrong
+    assert row.remedy == "Repeat it: dtdg-lab env --check --device cpu --systems esdg single"
+    assert [one.reference for one in row.differences] == ["float64", "single"]
 
 
 def test_a_gpu_is_compared_with_the_cpu() -> None:
@@ -66,7 +72,7 @@ def test_a_gpu_is_compared_with_the_cpu() -> None:
     near = loss_row(SINGLE, "cuda:1", runs_of(SINGLE, trained(1.0, 0.5), trained(1.0, 0.500004)), references)
     assert near.state == "ok" and "float32 differs by 8.0e-06 from the CPU" in near.value
     far = loss_row(SINGLE, "cuda:1", runs_of(SINGLE, trained(1.0, 0.50001), trained(1.0, 0.5)), references)
-    assert far.state == "failed" and "device=cuda" in far.remedy
+    assert far.state == "failed" and far.remedy.endswith("--check --device cuda --systems single")
 
 
 def test_refused_and_failed_runs_give_their_reasons() -> None:
@@ -78,10 +84,7 @@ def test_refused_and_failed_runs_give_their_reasons() -> None:
     failed = CaseRun("failed", reason="RuntimeError: out of order")
     row = loss_row(SINGLE, "cpu", runs_of(SINGLE, trained(1.0), failed), nothing)
     assert (row.state, row.value) == ("failed", "RuntimeError: out of order")
-    assert "dtype=float64" not in row.remedy
-    case = case_of("dynahb")
-    row = loss_row(case, "cuda:0", runs_of(case, trained(1.0), trained(1.0), failed), nothing)
-    assert "exchange=gradients" not in row.remedy and "dtype=float64" not in row.remedy
+    assert row.remedy.endswith("--device cpu --systems single")
 
 
 def test_a_run_with_other_losses_differs_without_bound() -> None:
@@ -112,10 +115,40 @@ def test_a_group_trains_as_one_rank_does() -> None:
     clock = group_row(case, "2 x cpu", [{name: trained(1.0)}, {name: trained(1.0, phase_gap=0.5)}], alone)
     assert clock.state == "failed" and "phases" in clock.value
     died = group_row(case, "2 x cpu", Broken("process 1: died with exit code -9"), alone)
-    assert died.state == "failed" and "ranks=2" in died.remedy
-    timed = group_row(case_of("dynahb", 2), "2 x cpu", Broken("process 1: died"), alone)
-    first, second = timed.remedy.split("Reproduce it: ")[1:]  # which of the two runs failed is unknown
-    assert "dtype=float64" in first and "dtype=float64" not in second
+    assert died.state == "failed" and died.remedy.endswith("--device cpu --systems psg")
+
+
+def test_the_command_that_repeats_a_failure_registers_the_files_of_its_code(tmp_path: Path) -> None:
+    file = tmp_path / "models_of_a_check.py"
+    source = """
+        import dtdg_lab as lab
+        from outside_family.smoothed import SmoothedGCN
+        class Mine(SmoothedGCN): ...
+        lab.register(Mine, "model", "mine")
+    """
+    file.write_text(textwrap.dedent(source))
+    with registered_apart():
+        register_from(str(file))
+        case = make_case(catalogue.system("psg"), "mine")
+        row = loss_row(case, "cpu", runs_of(case, *[CaseRun("failed", reason="lost")] * 2), References([case], {}))
+    assert row.remedy == f"Repeat it: dtdg-lab env --check --device cpu --systems psg --register {file}"
+
+
+def test_units_that_no_process_began_are_not_run_and_one_row_says_why() -> None:
+    broken = Broken("process 0: ConfigError: no such class", began=False)
+    case = case_of("psg", 2)
+    rows = [
+        loss_row(PSG, "cpu", runs_of(PSG, *[CaseRun("not run", reason=broken.reason)] * 2), References([], {})),
+        group_row(case, "2 x cpu", broken, References([], {})),
+        stops_row(PSG, "cuda:0", broken),
+        memory_row("esdg", "cpu", broken),
+        *energy_rows("cpu", broken),
+        *exchange_rows("2 x cpu", broken),
+    ]
+    assert {row.state for row in rows} == {"not run"} and not any("ConfigError" in row.value for row in rows)
+    (failed,) = process_rows("cpu", [broken, broken, {}])
+    assert (failed.check, failed.state, failed.value) == ("processes", "failed", broken.reason)
+    assert process_rows("cpu", [Broken("process 0: died"), {}]) == []
 
 
 def test_waits_for_the_device_name_their_places() -> None:
@@ -130,10 +163,11 @@ def test_peaks_beyond_the_tolerance_fail(measured: float, state: str) -> None:
 
 
 def test_joules_grow_or_are_not_available() -> None:
-    joules = {"nvml": (3.0, "counter"), "rapl": (0.0, "counter"), "model": (None, "modelled")}
-    rows = energy_rows("cuda:0", EnergyUse(joules, ("no RAPL here",)))
-    assert [row.state for row in rows] == ["ok", "failed", "unavailable", "unavailable"]
-    assert rows[3].value == "no RAPL here"
+    joules = {"nvml": (3.0, "counter"), "rapl": (0.0, "counter"), "gpu-model": (None, "modelled")}
+    joules["processor-model"] = (3.0, "modelled")
+    rows = energy_rows("cuda:0", EnergyUse(joules, ("no RAPL here. Load it.",)))
+    assert [row.state for row in rows] == ["ok", "failed", "unavailable", "modelled", "unavailable"]
+    assert (rows[4].value, rows[4].remedy) == ("no RAPL here", "Load it.")
 
 
 def test_one_wrong_rank_fails_an_exchange() -> None:

@@ -35,7 +35,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.network.netem import may_administer, tc_program
 
-State = Literal["yes", "partly", "no"]
+State = Literal["yes", "partly", "modelled", "no"]
 
 _PACKAGES = ("numpy", "torch", "dgl", "jupyterlab", "ipywidgets", "plotly", "panel", "ipyparallel", "nvidia-ml-py")
 _INSTALL = "`make env`, or `pip install -e .[lab] -c constraints.txt` in this environment"
@@ -61,12 +61,14 @@ if torch.cuda.is_available():
     defect = dgl_defect("cuda", torch.float32)
 print(json.dumps({"version": dgl.__version__, "gpu_defect": defect}))
 """
+_DATA = "data "  # prefix of the findings on data sets
+_NEEDED = ("torch", "gloo", "loopback ports")  # without these nothing trains on several ranks
 _LIBRARIES = {"metis": "pymetis", "hypergraph": "mtkahypar"}  # partitioner -> the library that it needs
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One capability: whether it is available, a description, and the remedy if it is missing."""
+    """One capability: whether it is available or modelled, a description, and the remedy if it is missing."""
 
     name: str
     state: State
@@ -93,14 +95,34 @@ def environment_report(*, timeout_s: float = 90.0, rapl_root: Path | str = POWER
 
 
 def format_report(findings: list[Finding]) -> str:
-    """Return the findings as aligned text, with remedies on separate lines."""
-    width = max(len(finding.name) for finding in findings)
+    """Return the findings as aligned text, with remedies on separate lines, data sets in one line, and a verdict."""
+    data = [finding for finding in findings if finding.name.startswith(_DATA)]
+    shown = [finding for finding in findings if finding not in data]
+    if data:
+        absent = sum(finding.state != "yes" for finding in data)
+        later = f"; {absent} more are downloaded on first use" if absent else ""
+        value = f"{len(data) - absent} are here{later} (`dtdg-lab datasets` lists them)"
+        shown.append(Finding("data sets", "yes", value))
+    width = max(len(finding.name) for finding in shown)
     lines = []
-    for finding in findings:
-        lines.append(f"{finding.name:<{width}}  {finding.state:<6}  {finding.value}".rstrip())
-        indent = " " * (width + 10)
+    for finding in shown:
+        lines.append(f"{finding.name:<{width}}  {finding.state:<8}  {finding.value}".rstrip())
+        indent = " " * (width + 12)
         lines += textwrap.wrap(finding.remedy, 110, initial_indent=indent + "-> ", subsequent_indent=indent + "   ")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", _verdict(shown)])
+
+
+def _verdict(findings: list[Finding]) -> str:
+    """Return in a sentence whether this machine can train, on what, and what else it lacks."""
+    states = {finding.name: finding.state for finding in findings}
+    if lacking := [name for name in _NEEDED if states.get(name) == "no"]:
+        return f"This machine cannot train yet: {', '.join(lacking)} must be mended first, as said above."
+    on_gpus = states.get("gpus") == states.get("torch") == states.get("nccl") == "yes"
+    absent = ", ".join(name for name, state in states.items() if state == "no") or "nothing"
+    return (
+        f"This machine can train on {'its GPUs' if on_gpus else 'its CPU'}; `dtdg-lab env --check` tests it. "
+        f"Missing, and not needed for that: {absent}."
+    )
 
 
 def _finding(name: str, is_available: object, value: str, remedy: str) -> Finding:
@@ -246,7 +268,7 @@ def _energy(cuda: bool, root: Path | str) -> Finding:
     if modelled:
         value += f" from {idle_w:g} W idle and {max_w:g} W busy"
         remedy += "; set power_idle_w and power_max_w to this machine's"
-    return Finding("energy of a run", "no" if modelled and len(readers) == 1 else "partly", value, remedy)
+    return Finding("energy of a run", "modelled" if modelled and len(readers) == 1 else "partly", value, remedy)
 
 
 def _ports() -> Finding:
@@ -285,4 +307,4 @@ def _browser() -> Finding:
 
 def _data() -> list[Finding]:
     remedy = "downloaded on first use, or set DTDG_LAB_DATA to its folder"
-    return [_finding(f"data {info.name}", info.on_this_machine, info.where, remedy) for info in list_datasets()]
+    return [_finding(f"{_DATA}{info.name}", info.on_this_machine, info.where, remedy) for info in list_datasets()]

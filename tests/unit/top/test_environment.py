@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import sys
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pynvml
@@ -50,7 +51,7 @@ def test_everything_asked_for_is_looked_at(report: dict[str, Finding]) -> None:
 
 
 def test_every_missing_thing_has_a_remedy(report: dict[str, Finding]) -> None:
-    assert {finding.state for finding in report.values()} <= {"yes", "partly", "no"}
+    assert {finding.state for finding in report.values()} <= {"yes", "partly", "modelled", "no"}
     assert [finding.name for finding in report.values() if finding.state != "yes" and not finding.remedy] == []
     assert [finding.name for finding in report.values() if not finding.value] == []
 
@@ -73,11 +74,37 @@ def test_real_data_is_found_where_the_variable_points(real_data: Path, monkeypat
 def test_text_is_aligned_and_carries_the_remedies() -> None:
     findings = [Finding("a", "yes", "1.0"), Finding("longer", "no", "nothing", "install it " * 20)]
     lines = format_report(findings).splitlines()
-    assert lines[0] == "a       yes     1.0"
-    assert lines[1] == "longer  no      nothing"
-    assert lines[2].startswith(" " * 16 + "-> install it")
+    assert lines[0] == "a       yes       1.0"
+    assert lines[1] == "longer  no        nothing"
+    assert lines[2].startswith(" " * 18 + "-> install it")
     assert max(map(len, lines)) <= 120
     assert len(lines) > 3
+
+
+def test_data_sets_share_a_line_of_the_text() -> None:
+    data = [Finding(f"data {name}", "no", "not here", "downloaded on first use") for name in ("a", "b", "c")]
+    lines = format_report([Finding("torch", "yes", "2"), *data, Finding("data d", "yes", "generated")]).splitlines()
+    assert (
+        lines[1]
+        == "data sets  yes       1 are here; 3 more are downloaded on first use (`dtdg-lab datasets` lists them)"
+    )
+    assert len(lines) == 4
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        ({}, "can train on its CPU; `dtdg-lab env --check` tests it. Missing, and not needed for that: nothing."),
+        ({"gpus": "yes"}, "can train on its CPU;"),  # torch has no nccl
+        ({"gpus": "yes", "nccl": "yes"}, "can train on its GPUs;"),
+        ({"nccl": "no", "rapl": "no"}, "not needed for that: nccl, rapl."),
+        ({"gloo": "no", "rapl": "no"}, "cannot train yet: gloo must be mended first"),
+    ],
+)
+def test_the_last_line_is_a_verdict(states: dict[str, Any], expected: str) -> None:
+    found = {"torch": "yes", "gloo": "yes", "loopback ports": "yes", **states}
+    text = format_report([Finding(name, state, "value") for name, state in found.items()])
+    assert expected in text.splitlines()[-1]
 
 
 def test_command_prints_the_report_as_json(report: dict[str, Finding], capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,7 +114,11 @@ def test_command_prints_the_report_as_json(report: dict[str, Finding], capsys: p
         assert {row["name"] for row in rows} == set(report)
         assert set(rows[0]) == {"name", "state", "value", "remedy"}
         assert main(["env"]) == 0
-        assert len(capsys.readouterr().out.splitlines()) >= len(rows)
+        lines = capsys.readouterr().out.splitlines()
+        assert sum(line.startswith("data") for line in lines) == 1
+        assert {row["name"] for row in rows if not row["name"].startswith("data ")} <= {
+            line.partition("  ")[0] for line in lines
+        }
 
 
 @pytest.mark.parametrize(
@@ -163,7 +194,7 @@ def test_readable_rapl_becomes_the_energy_source(tmp_path: Path) -> None:
     assert environment._rapl(tmp_path) == Finding("rapl", "yes", "package-0")
     assert environment._energy(False, tmp_path) == Finding("energy of a run", "yes", "rapl (counter)")
     modelled = environment._energy(False, tmp_path / "none")
-    assert modelled.state == "no"
+    assert modelled.state == "modelled"
     assert "power_idle_w" in modelled.remedy
 
 

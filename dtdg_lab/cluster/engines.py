@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Sequence
+import warnings
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from dtdg_lab.cluster import session_files
-from dtdg_lab.cluster.devices import DeviceReport, Gpu, free_instances
+from dtdg_lab.cluster.devices import DeviceChoice, DeviceReport, Gpu, choose_devices, free_instances
 from dtdg_lab.cluster.session_files import SessionFiles
 from dtdg_lab.cluster.worker import rehearse, warm_up
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError
 from dtdg_lab.runs.json_files import write_json
 from dtdg_lab.runs.liveness import host_id
@@ -81,6 +83,17 @@ class EngineState:
             problem = "" if report.gpus else report.problem
             return cls(True, "cpu", report.cpu, report.memory_bytes, report.host, problem)
         return cls(True, f"cuda:{gpu.index}", gpu.name, gpu.memory_bytes, report.host, report.problem)
+
+
+def warn_of_unused_gpus(engines: Mapping[int, EngineState]) -> None:
+    """Warn if a machine has GPUs that torch cannot use, as with an old driver, or that torch warns about."""
+    ranks_by_problem: dict[tuple[str, bool], list[str]] = {}
+    for rank, engine in engines.items():
+        if engine.problem:
+            ranks_by_problem.setdefault((engine.problem, engine.device == "cpu"), []).append(str(rank))
+    for (problem, is_unused), ranks in ranks_by_problem.items():
+        trouble_text = "use no GPU" if is_unused else "may fail on their GPUs"
+        warnings.warn(f"Engines {', '.join(ranks)} {trouble_text}: {problem}", stacklevel=3)
 
 
 class Engines:
@@ -228,6 +241,16 @@ class Engines:
             self._gone = session_files.controller_is_gone(self._files.connection_file)
             self._probed_s = time.monotonic()
         return self._gone
+
+    def choose_devices(self, config: RunConfig, numbers: tuple[int, ...]) -> DeviceChoice:
+        """Return the devices of a run's ranks; warn if GPUs are left unused or shared."""
+        alive = self.alive()
+        # runs on numbered engines may train at the same time, and share processors and GPUs
+        reports = [engine.report for engine in (alive if numbers else alive[: config.ranks])]
+        devices = choose_devices(config.device, reports, numbers or range(config.ranks))
+        if devices.note:
+            warnings.warn(devices.note, stacklevel=4)
+        return devices
 
     def alive(self) -> list[Engine]:
         """Return the engines that can train, in rank order."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.cluster import session_files
 from dtdg_lab.cluster.assembly import check_request
-from dtdg_lab.cluster.devices import DeviceChoice, assign_gpus, choose_devices
-from dtdg_lab.cluster.engines import Engines, EngineState, engine_numbers_of, trouble
+from dtdg_lab.cluster.devices import DeviceChoice, assign_gpus
+from dtdg_lab.cluster.engines import Engines, EngineState, engine_numbers_of, trouble, warn_of_unused_gpus
 from dtdg_lab.cluster.keeper import has_keeper, start_keeper
 from dtdg_lab.cluster.registrations import SentRegistration, pack_registrations
 from dtdg_lab.cluster.run import Run
@@ -108,7 +107,7 @@ class Session:
             raise ClusterError(
                 f"{error} {log_text} Try fewer ranks, or end other sessions: dtdg-lab sessions."
             ) from error
-        self._warn_of_unused_gpus()
+        warn_of_unused_gpus(self.engines())
 
     @classmethod
     def attach(
@@ -153,7 +152,7 @@ class Session:
             if lab_files is None:
                 files.remove()
             raise
-        session._warn_of_unused_gpus()
+        warn_of_unused_gpus(session.engines())
         return session
 
     def _setup(self, files: SessionFiles) -> None:
@@ -218,16 +217,6 @@ class Session:
         missing = [EngineState(is_alive=False)] * (self.ranks - len(states))
         return dict(enumerate((states + missing)[: self.ranks]))
 
-    def _warn_of_unused_gpus(self) -> None:
-        """Warn if a machine has GPUs that torch cannot use, as with an old driver, or that torch warns about."""
-        ranks_by_problem: dict[tuple[str, bool], list[str]] = {}
-        for rank, engine in self.engines().items():
-            if engine.problem:
-                ranks_by_problem.setdefault((engine.problem, engine.device == "cpu"), []).append(str(rank))
-        for (problem, is_unused), ranks in ranks_by_problem.items():
-            trouble_text = "use no GPU" if is_unused else "may fail on their GPUs"
-            warnings.warn(f"Engines {', '.join(ranks)} {trouble_text}: {problem}", stacklevel=3)
-
     @property
     def runs(self) -> list[Run]:
         """Runs started in this session by any kernel, oldest first."""
@@ -290,7 +279,7 @@ class Session:
         with self._lock:
             numbers = engine_numbers_of(ranks, engines)
             self._check_free(ranks, numbers)
-            devices = self._choose_devices(config, numbers)
+            devices = self._engines.choose_devices(config, numbers)
             root = writable_folder(runs_dir or self._files.runs_dir, "runs_dir", RunStoreError)
             registrations = pack_registrations(config)
             directory = make(root=root.resolve())
@@ -365,7 +354,7 @@ class Session:
             remedy = "train with this code in a new run: lab.runs.fork(...), or session.train(run.config)"
             check_same_code(f"run {directory.id}", directory.path, after, remedy=remedy)
             registrations = pack_registrations(after)
-            devices = self._choose_devices(config, numbers)
+            devices = self._engines.choose_devices(config, numbers)
             add_extensions(directory.path, after)
             if not is_own:
                 self._files.add_run(path)
@@ -432,16 +421,6 @@ class Session:
                 f"the run needs {ranks} ranks, but only {alive} of {self.ranks} engines are alive. "
                 + ("Call session.repair()." if ranks <= self.ranks else f"Create a Session(ranks={ranks}).")
             )
-
-    def _choose_devices(self, config: RunConfig, numbers: tuple[int, ...]) -> DeviceChoice:
-        """Return the devices of a run's ranks; warn if GPUs are left unused or shared."""
-        alive = self._engines.alive()
-        # runs on numbered engines may train at the same time, and share processors and GPUs
-        reports = [engine.report for engine in (alive if numbers else alive[: config.ranks])]
-        devices = choose_devices(config.device, reports, numbers or range(config.ranks))
-        if devices.note:
-            warnings.warn(devices.note, stacklevel=4)
-        return devices
 
     def _launch(
         self,

@@ -162,7 +162,7 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
         run = self._segment(window)
         self._task.prepare(run.at)
         marks("transfer")
-        entering = self._entering([view.num_rows for view in views], window.snapshots)
+        entering = entries([view.num_rows for view in views], window.snapshots, inherits=self._inherits)
         loss, state = self._add_gradients(run, window, views, self.carried.before(entering))
         self.carried.keep(entering, None if step.ends_segment else state)
         return StepResult(
@@ -174,7 +174,7 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
         self._begin_epoch(step.epoch)
         window = window_at(step.segment, step.target, self.shape, after=step.after)
         heights = [*map(self._rows.num_rows, window.counts), *[self._sequence.own] * window.full]
-        entering = self._entering(heights, window.snapshots)
+        entering = entries(heights, window.snapshots, inherits=self._inherits)
         initial = self._model.initial_state(entering[-1][0])
         layers = tuple(tuple(x.detach().clone() for x in layer) for layer in initial.layers)
         self.carried.keep([(rows, snapshot - 1) for rows, snapshot in entering], State(layers, initial.per_vertex))
@@ -226,10 +226,6 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
         if self._global_order is None:
             self._global_order = self._survival_order(range(self.chunking.parts))
         return self._global_order
-
-    def _entering(self, heights: list[int], snapshots: range) -> Entering:
-        """Return the snapshots at which nodes enter that may have a state to start from."""
-        return list(zip(heights, snapshots, strict=True))[: None if self._inherits else 1]
 
     def _window_views(self, window: Window) -> list[SnapshotView]:
         """Return the views of a window's snapshots, oldest first."""
@@ -412,6 +408,11 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
     def carried_state(self) -> dict[str, Any]:
         """Return the carried state of all ranks; collective."""
         return self.carried.state_dict(self._rows, self._group) if self._epoch >= 0 else {}
+
+
+def entries(heights: list[int], snapshots: range, *, inherits: bool) -> Entering:
+    """Return the snapshots at which nodes enter that may have a state to start from."""
+    return list(zip(heights, snapshots, strict=True))[: None if inherits else 1]
 
 
 def measure_memory(strategy: DecayedWindowStrategy) -> RowMemory:

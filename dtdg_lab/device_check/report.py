@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.device_check.check import DeviceCheck
-from dtdg_lab.device_check.check_row import CheckRow, Difference, State
+from dtdg_lab.device_check.check_row import CheckRow, State
 
 WIDTH = 100
 _WORDS = {"ok": "ok", "modelled": "modelled", "failed": "FAIL", "not run": "skip", "unavailable": "-"}
@@ -29,7 +29,7 @@ def format_check(check: DeviceCheck) -> str:
     devices = dict.fromkeys(row.device for row in check.rows)
     lines = [line for device in devices for line in _device(device, check)]
     words = {word for line in lines for word in line.split()}
-    if legend := [f"{word} {meaning}" for word, meaning in _LEGEND.items() if word in words]:
+    if legend := [f"{word} = {meaning}" for word, meaning in _LEGEND.items() if word in words]:
         lines += [*_wrapped(f"legend: {'; '.join(legend)}", ""), ""]
     if reasons := _reasons(check.rows, "unavailable"):
         lines += ["not available (-):", *reasons, ""]
@@ -76,13 +76,14 @@ def _device(device: str, check: DeviceCheck) -> Iterator[str]:
 
 def _differences(rows: Sequence[CheckRow]) -> Iterator[str]:
     """Yield for each comparison its references, the largest difference and the tolerance."""
-    groups: dict[tuple[str, float], list[Difference]] = {}
+    groups: dict[tuple[str, float], dict[str, float]] = {}  # the largest difference from each reference
     for row in rows:
         for difference in row.differences:
-            groups.setdefault((difference.name, difference.allowed), []).append(difference)
-    for (name, allowed), differences in groups.items():
-        largest = max(difference.largest for difference in differences)
-        references = ", ".join(dict.fromkeys(difference.reference for difference in differences))
+            reference = difference.reference.replace(f"{row.system} on", "the same system on")
+            largest_of = groups.setdefault((difference.name, difference.allowed), {})
+            largest_of[reference] = max(largest_of.get(reference, 0.0), difference.largest)
+    for (name, allowed), largest_of in groups.items():
+        largest, references = max(largest_of.values()), ", ".join(largest_of)
         yield from _wrapped(f"{name} differs by at most {largest:.1e} ({allowed:g} allowed) from {references}", "    ")
     trained = dict.fromkeys(row.system for row in rows if row.state == "ok" and not row.differences)
     if groups and trained:

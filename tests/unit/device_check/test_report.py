@@ -59,7 +59,7 @@ def test_one_cause_is_told_once_with_the_rows_that_were_not_run() -> None:
     text = format_check(DeviceCheck(CHECK.devices, tuple(rows), 1.0))
     assert text.count("ConfigError") == text.count("mend it") == 1
     assert f"  processes (cpu, 2 x cpu): {reason}.\n     -> mend it\n" in text
-    assert "legend: skip not run, as processes failed" in text
+    assert "legend: skip = not run, as processes failed" in text
     assert text.endswith("2 of 9 rows failed, 7 were not run because of this, in 1.0 s")
 
 
@@ -80,14 +80,20 @@ def test_headings_have_references_largest_differences_and_tolerances() -> None:
         "    float64 differs by at most 4.0e-15 (1e-10 allowed) from esdg, single",
         "    trained, but compared with nothing: dynahb",
     ]
+    groups = [
+        row("group", "ok", system=system, differences=(Difference("float64", f"{other} on one rank", 1e-16, 1e-10),))
+        for system, other in (("psg", "psg"), ("esdg", "esdg"), ("bvr", "single"))
+    ]
+    text = format_check(DeviceCheck(CHECK.devices, tuple(groups), 1.0))
+    assert "(1e-10 allowed) from the same system on one rank, single on one rank\n" in text
 
 
 def test_signs_that_occur_are_explained() -> None:
     text = format_check(CHECK)
-    assert "\nlegend: - not available, for a reason below; . left out" in text
+    assert "\nlegend: - = not available, for a reason below; . = left out" in text
     assert "legend" not in format_check(DeviceCheck(CHECK.devices, ROWS[:6], 1.0))
     modelled = row("energy", "modelled", "processor-model computed 3 J")
-    assert "legend: modelled computed from assumed watts" in format_check(DeviceCheck({}, (modelled,), 1.0))
+    assert "legend: modelled = computed from assumed watts" in format_check(DeviceCheck({}, (modelled,), 1.0))
 
 
 def test_what_follows_a_reason_is_its_remedy() -> None:

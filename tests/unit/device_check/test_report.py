@@ -85,7 +85,7 @@ def test_headings_have_references_largest_differences_and_tolerances() -> None:
         for system, other in (("psg", "psg"), ("esdg", "esdg"), ("bvr", "single"))
     ]
     text = format_check(DeviceCheck(CHECK.devices, tuple(groups), 1.0))
-    assert "(1e-10 allowed) from the same system on one rank, single on one rank\n" in text
+    assert "(1e-10 allowed) from the same system on one rank, single on\n      one rank\n" in text
 
 
 def test_signs_that_occur_are_explained() -> None:

@@ -307,7 +307,7 @@ def die_while_averaging(
 
 
 def _kill_self(averager: ModelAverager, store: Any, *, in_round: bool) -> None:
-    while in_round and averager._work is None:  # the next round is joined, and nobody has finished it without us
+    while in_round and averager._flight is None:  # the next round is joined, and nobody has finished it without us
         averager._apply_if_complete()
         averager._serve()
     store.set("killed_ns", str(time.monotonic_ns()))

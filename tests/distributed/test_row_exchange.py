@@ -15,6 +15,7 @@ from torch import Tensor
 
 from dtdg_lab.core.errors import ConfigError, RunFailedError, UnsupportedError
 from dtdg_lab.core.plans import HaloPlan
+from dtdg_lab.distributed.all_to_all import ReadTimes
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.engine.exchange.exchanger import Exchanger, Route
 from dtdg_lab.testing.processes import join_group, run_ranks
@@ -46,9 +47,9 @@ class Noted:
     def block(self, number: int, way: str) -> None:
         self.phases.append(way)
 
-    def exchange(self, wait_s: float) -> None:
+    def exchange(self, times: ReadTimes) -> None:
         self.phases.append("exchange")
-        self.waits_s.append(wait_s)
+        self.waits_s.append(times().wait_s)
 
 
 def graphs() -> dict[str, NDArray[np.float64]]:

@@ -10,7 +10,7 @@ CHECKS = ("losses", "phases", "group", "exchange", "synchronization", "memory", 
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class CheckedDifference:
     """How far a run is from its reference.
 
     Attributes:
@@ -49,7 +49,7 @@ class CheckRow:
     state: State
     value: str
     remedy: str = ""
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[CheckedDifference, ...] = ()
 
     @property
     def title(self) -> str:

@@ -14,7 +14,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.units import format_bytes
 from dtdg_lab.device_check.case_run import CaseRun
 from dtdg_lab.device_check.cases import CheckCase, systems_of
-from dtdg_lab.device_check.check_row import CheckRow, Difference, State, unavailable_row
+from dtdg_lab.device_check.check_row import CheckedDifference, CheckRow, State, unavailable_row
 from dtdg_lab.device_check.device_stops import DeviceStops
 from dtdg_lab.device_check.energy_use import EnergyUse
 from dtdg_lab.device_check.peak_memory import TOLERANCE, PeakMemory
@@ -143,7 +143,7 @@ def _compared(
     case: CheckCase, device: str, pairs: Sequence[_Pair], *, others: Sequence[str], check: str = "losses"
 ) -> CheckRow:
     differences = tuple(
-        Difference(pair.dtype, pair.other_name, relative_difference(pair.run, pair.other), FIRST[pair.dtype])
+        CheckedDifference(pair.dtype, pair.other_name, relative_difference(pair.run, pair.other), FIRST[pair.dtype])
         for pair in pairs
     )
     text = "; ".join(
@@ -194,7 +194,7 @@ def phase_rows(cases: Sequence[CheckCase], device: str, runs: Runs) -> list[Chec
                 state="ok" if is_within else "failed",
                 value=_gap_text(worst),
                 remedy="" if is_within else _PHASES_REMEDY,
-                differences=(Difference("the sum", "the step", worst.phase_gap, PHASE_GAP),),
+                differences=(CheckedDifference("the sum", "the step", worst.phase_gap, PHASE_GAP),),
             )
         )
     return rows

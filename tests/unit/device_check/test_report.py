@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from dtdg_lab.device_check.check import DeviceCheck
-from dtdg_lab.device_check.check_row import CheckRow, Difference, unavailable_row
+from dtdg_lab.device_check.check_row import CheckedDifference, CheckRow, unavailable_row
 from dtdg_lab.device_check.report import WIDTH, check_json, format_check
 
 
@@ -65,8 +65,8 @@ def test_one_cause_is_told_once_with_the_rows_that_were_not_run() -> None:
 
 def test_headings_have_references_largest_differences_and_tolerances() -> None:
     differences = [
-        (Difference("float32", "float64", 2e-7, 1e-5), Difference("float64", "esdg", 0.0, 1e-10)),
-        (Difference("float32", "float64", 3e-7, 1e-5), Difference("float64", "single", 4e-15, 1e-10)),
+        (CheckedDifference("float32", "float64", 2e-7, 1e-5), CheckedDifference("float64", "esdg", 0.0, 1e-10)),
+        (CheckedDifference("float32", "float64", 3e-7, 1e-5), CheckedDifference("float64", "single", 4e-15, 1e-10)),
         (),
     ]
     systems = ["single", "esdg", "dynahb"]
@@ -81,7 +81,12 @@ def test_headings_have_references_largest_differences_and_tolerances() -> None:
         "    trained, but compared with nothing: dynahb",
     ]
     groups = [
-        row("group", "ok", system=system, differences=(Difference("float64", f"{other} on one rank", 1e-16, 1e-10),))
+        row(
+            "group",
+            "ok",
+            system=system,
+            differences=(CheckedDifference("float64", f"{other} on one rank", 1e-16, 1e-10),),
+        )
         for system, other in (("psg", "psg"), ("esdg", "esdg"), ("bvr", "single"))
     ]
     text = format_check(DeviceCheck(CHECK.devices, tuple(groups), 1.0))

@@ -50,7 +50,7 @@ class StepPhases:
 
 
 class PhaseClock(StepMarks):
-    """Times of a step's phases. A mark never waits for the device.
+    """Times of a step's phases. A mark waits for the device only if its clock does, as of ranks that share a GPU.
 
     Args:
         clock: clock of the device.

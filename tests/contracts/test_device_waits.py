@@ -70,7 +70,9 @@ def test_the_host_does_not_wait_in_a_step(
         try:
             losses = train(case, model, DEVICE, tmp_path)
         except UnsupportedError as refusal:
-            pytest.skip(str(refusal))
+            if (case, model) in RUNS:
+                raise
+            pytest.skip(str(refusal))  # not every system takes every model
     steady = waits[len(waits) // 2 :]  # the first steps bring what stays on the device
     assert {wait for step in steady for wait in step} == set()
     if case not in NO_LOSSES and case not in CHOOSES_SIZES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,12 +20,12 @@ PER_CONNECTION = ("Host", "Connection", "Upgrade", "Content-Length", "Transfer-E
 class PassedOn(WebSocketHandler):
     """Passes on a request or a WebSocket; the server behind it sees another Host and path."""
 
-    def initialize(self, target: str, strip: str) -> None:
+    def initialize(self, target: Callable[[], str], strip: str) -> None:
         self._target, self._strip = target, strip
         self._behind: Any = None
 
     def _url(self) -> str:
-        return self._target + (self.request.uri or "").removeprefix(self._strip)
+        return self._target() + (self.request.uri or "").removeprefix(self._strip)
 
     def _passed_headers(self) -> dict[str, str]:
         unwanted = (*PER_CONNECTION, "Sec-Websocket-Key", "Sec-Websocket-Version", "Sec-Websocket-Extensions")
@@ -82,11 +82,12 @@ class PassedOn(WebSocketHandler):
 
 
 @contextmanager
-def reverse_proxy(target: str, *, strip: str = "") -> Iterator[int]:
+def reverse_proxy(target: Callable[[], str], *, strip: str = "") -> Iterator[int]:
     """Pass on to a server from another port, which is yielded.
 
     Args:
-        target: such as ``http://127.0.0.1:5006``.
+        target: returns the server's address, such as ``http://127.0.0.1:5006``; called with each request, so that the
+            server may be started after the proxy.
         strip: beginning of paths that the server behind does not see.
     """
     ready, loop = threading.Event(), asyncio.new_event_loop()

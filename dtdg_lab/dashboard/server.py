@@ -7,6 +7,7 @@ import hmac
 import ipaddress
 import logging
 import operator
+import os
 import re
 import secrets
 import socket
@@ -24,7 +25,6 @@ import panel as pn
 from bokeh.server.auth_provider import AuthProvider
 from bokeh.server.util import check_allowlist
 from bokeh.settings import settings
-from tornado.netutil import bind_sockets
 from tornado.web import RequestHandler
 
 from dtdg_lab.cluster.session_files import write_private
@@ -171,21 +171,21 @@ def _parse_origin(origin: object) -> str:
 def _find_port(address: str, port: int) -> int:
     """Return the port, or a free one for 0; checked here, since the server's thread could not report a taken port."""
     try:
-        sockets = bind_sockets(port, address)
+        for family, *_, place in socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE):
+            with socket.create_server((place[0], port), family=family) as opened:
+                port = opened.getsockname()[1]
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
         if isinstance(error, OSError) and error.errno in (errno.EADDRINUSE, errno.EACCES):
             raise ConfigError(
-                f"port={port} of {address} cannot be opened: {reason}. Take another one, or 0 for a free one."
+                f"port={port} of {address} cannot be opened: {os.strerror(error.errno)}. "
+                "Take another one, or 0 for a free one."
             ) from error
+        reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(
             f"address={shortened(address)} cannot be listened on: {reason}. Give an address of this machine: 127.0.0.1 "
             "or ::1 for this machine only, or 0.0.0.0 or :: for all its interfaces."
         ) from error
-    bound_port: int = sockets[0].getsockname()[1]
-    for opened in sockets:
-        opened.close()
-    return bound_port
+    return port
 
 
 LEAST_TOKEN = 16  # minimum number of characters of a given token

@@ -26,8 +26,6 @@ from dtdg_lab.dashboard.server import DashboardServer, Endpoint, serve
 from tests.pretend_session import PretendSession
 from tests.proxy import reverse_proxy
 
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
-
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DashboardServer]:
@@ -145,7 +143,7 @@ def opened_through(outside: str, inside: str, **settings: object) -> tuple[int, 
     try:
         path, _, token = server.url.partition("?")
         root = path.removesuffix("/").removesuffix(inside)
-        with reverse_proxy(root + inside, strip=outside) as port:
+        with reverse_proxy(lambda: root + inside, strip=outside) as port:
             page, cookies = f"http://127.0.0.1:{port}{outside}/", CookieJar()
             status, _ = open_page(f"{page}?{token}", cookies)
             (cookie,) = cookies

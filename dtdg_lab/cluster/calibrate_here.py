@@ -10,6 +10,7 @@ from dtdg_lab.cluster.one_run import run_config
 from dtdg_lab.config.catalogue import family, system
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunFailedError
+from dtdg_lab.runs.environment import describe_environment
 from dtdg_lab.runs.measurements import WARM_UPS, power_rows, step_seconds
 from dtdg_lab.runs.stored_run import StoredRun
 
@@ -40,7 +41,8 @@ def calibrate_here(
     """Measure fetches, and steps of short runs under several windows and conditions, and fit cost constants to them.
 
     With clean links every window has a run, under other conditions only one window. A run is long enough for two
-    windows and their rebuilds; its first steps do not count. Measurements are stored in ``folder``, in the format of
+    windows and their rebuilds; its first steps do not count. Measurements are stored in ``folder``, in the format that
+    :func:`dtdg_lab.calibration.calibrate` reads; ``calibration.json`` says what was measured, when, and where.
 
     Args:
         config: config of a system that fetches features; its policy, window, links and epochs are replaced.
@@ -85,4 +87,4 @@ def calibrate_here(
     with tqdm(total=len(plan.cells) + 1, unit="run", disable=not progress) as bar:
         first = trained(plan.first)  # warms up; its steps are not recorded
         runs = [trained(cell_config) for cell_config in plan.configs(first, WARM_UPS)]
-    return plan.study(Path(folder), [step_seconds(run) for run in runs], power_rows(runs))
+    return plan.study(Path(folder), [step_seconds(run) for run in runs], power_rows(runs), describe_environment())

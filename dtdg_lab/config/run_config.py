@@ -292,6 +292,12 @@ def _check_together(common: dict[str, Any]) -> None:
             f"slow_rank={settings['slow_rank']} is out of range: the run has {existing}. Choose one of them, -1 for "
             "none, or set more ranks."
         )
+    if settings["test_model"] == "best" and not PROTOCOLS[common["protocol"]].validation_share:
+        validated = [name for name, protocol in PROTOCOLS.items() if protocol.validation_share]
+        raise ConfigError(
+            f"test_model='best' needs a validation split, but protocol={common['protocol']!r} has none. Set "
+            f"test_model='last', or choose one of {', '.join(validated)}."
+        )
     _check_power(settings)
 
 

@@ -33,8 +33,7 @@ class Round:
         number: number of the averager's round, from 1; 0 for its final round.
         joined_step: steps of this rank when it contributed its model.
         applied_step: steps of this rank when it applied the mean.
-        weight: steps of this rank since it joined the previous round; in the final round its share of the trained
-            nodes.
+        weight: weight of this rank's model; 0 if it did not count, or the models were not averaged.
         version: version of the round's control state.
         choice: batch-size choice of the round's control state.
         gathered: whether the mean arrived while this rank waited for all ranks to finish.
@@ -121,6 +120,7 @@ class Averager:
             different times; versions may be skipped.
         rounds: rounds applied since the last call of :meth:`taken`, oldest first.
         step: this rank's steps so far.
+        scale: factor of this rank's learning rate in the next step, at most 1; below 1 only with weights ``share``.
         bytes_sent: bytes this rank sent for averaging.
     """
 
@@ -135,11 +135,11 @@ class Averager:
         steps: SharedSteps,
     ) -> None:
         self.every_s = every_s
-        self.agreed, self.step, self.bytes_sent = start, step, 0
+        self.agreed, self.step, self.scale, self.bytes_sent = start, step, 1.0, 0
         self.rounds: list[Round] = []
         self._newest_state, self._steps = newest_state, steps
         self._replay = None if replay is None else list(replay)
-        self._number, self._joined_step = 0, step
+        self._number = 0
         self._last_round_s = time.monotonic()
         self._finished = False
 
@@ -274,9 +274,7 @@ class SingleProcessAverager(Averager):
     def _apply_control(self, control_state: ControlState, *, last: bool = False) -> None:
         self._number = 0 if last else self._number + 1
         self.agreed = control_state
-        weight = 1.0 if last else float(self.step - self._joined_step)
-        self._joined_step = self.step
-        self.rounds.append(Round(self._number, self.step, self.step, weight, *control_state, gathered=last))
+        self.rounds.append(Round(self._number, self.step, self.step, 1.0, *control_state, gathered=last))
 
     def _add(self, counter: str, amount: int) -> int:
         self._counted[counter] = self._counted.get(counter, 0) + amount

@@ -38,10 +38,21 @@ class ModelAverager(Averager):
 
     Rank 0 numbers the rounds in the store. Every rank joins every round once: it copies its parameters, starts an
     asynchronous all-reduce of the copy, and continues with its steps. When the sum has arrived,
-    ``parameters += mean - copy`` keeps the steps taken meanwhile. A model's weight is its rank's steps since the
-    previous round; it travels in the buffer. Finished ranks join rounds until all have finished. In the final round,
-    the weight is the rank's ``share`` of the training nodes, and all ranks get the same model. The number of ranks
-    never shrinks: a dead rank is an error on all others.
+    ``parameters += mean - copy`` keeps the steps taken meanwhile. A model's weight travels in the buffer. Finished
+    ranks join rounds until all have finished. After the final round all ranks have the same model. The number of
+    ranks never shrinks: a dead rank is an error on all others.
+
+    Weights ``paper``: all models count the same, but for ranks that have made no step since the last round. In an
+    interval a rank's model moves by as many steps as it makes, so the final model is mostly that of fast ranks.
+
+    Weights ``share``: each part moves the final model by its rank's share of the data, whatever its speed. A rank's
+    progress is the sum of its scales over its steps since the last average. Its weight is its share divided by its
+    progress, which makes the pulls of all ranks proportional to their shares if gradients change little within an
+    interval. So that this holds within long intervals, each rank multiplies its learning rate by its :attr:`scale`:
+    the fewest steps of any rank in the last interval, divided by its own. Then all models move alike per second, and
+    weights correct only for changes of speed. A round is no average unless every rank has made a step since the last
+    one; local steps then continue and count in the next. The price is speed: a fast rank's steps reduce noise, but
+    the model moves as fast as the slowest rank's.
 
     The buffer also carries rank 0's control state. A new version starts a round at once. It then takes effect after
     the other ranks' next check of the store (at most 50 ms) and their current step, without waiting for T_mu.
@@ -49,11 +60,11 @@ class ModelAverager(Averager):
     With ``every_s=0`` ranks average after every step and wait for each other.
 
     Source: DynaHB, average of the models every T_mu seconds. Differs from the paper: no step waits for a round, so a
-    mean may be some steps old (``Round.staleness``). The paper averages with equal weights and does not say how many
-    steps a worker makes. Here ranks share the steps of an epoch [ours]. So a slow rank delays a run only by the steps
-    that it has taken ahead: one, or at most 50 ms of work at its former pace. Weights by steps make a fast rank's many
-    steps count more than a slow rank's few. The final round weights by nodes, so that the last steps of every part
-    count. Before it, a part whose rank makes an n-th of the steps pulls the mean by about an n-th of an n-th.
+    mean may be some steps old (``Round.staleness``). The paper does not say how many steps a worker makes. Here ranks
+    share the steps of an epoch [ours]. So a slow rank delays a run only by the steps that it has taken ahead: one, or
+    at most 50 ms of work at its former pace. Weights ``share`` are ours. Their normalisation is that of Wang, Liu,
+    Liang, Joshi and Poor, Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization
+    (FedNova), NeurIPS 2020, with the weighted harmonic mean of the steps as effective number of steps.
 
     Args:
         parameters: a tensor or tensors of float32 or float64 on one device, changed in place; equal shapes on all
@@ -72,7 +83,8 @@ class ModelAverager(Averager):
             with the recorded weights and control states. Rounds of a pause are replayed in the ``control()`` of
             their step.
         position: the current epoch, and the number of its steps that all ranks have made before.
-        share: this rank's weight in the final round, above 0.
+        share: this rank's share of the trained nodes, above 0; only weights ``share`` read it.
+        weights: ``paper`` or ``share``, the same on all ranks.
         name: unique among the averagers of one store.
         count: called with the bytes sent (equal to those received) when a round is joined.
         clock: clock of the parameters' device; a new one if None.
@@ -100,6 +112,7 @@ class ModelAverager(Averager):
         replay: Sequence[Round] | None = None,
         position: tuple[int, int] = (0, 0),
         share: float = 1.0,
+        weights: str = "paper",
         name: str = "averaging",
         count: Callable[[int], None] = lambda moved: None,
         clock: DeviceClock | None = None,
@@ -116,11 +129,16 @@ class ModelAverager(Averager):
         self._clock = clock or clock_of(str(first.device))
         size = sum(tensor.numel() for tensor in self._parameters)
         self._copy = torch.empty(size, dtype=first.dtype, device=first.device)
-        self._buffer = torch.empty(size + _SLOTS, dtype=first.dtype, device=first.device)
+        self._by_share, self._share = weights == "share", share
+        slots = _SLOTS + self._ranks * self._by_share
+        self._buffer = torch.empty(size + slots, dtype=first.dtype, device=first.device)
+        self._sum, self._slots = self._buffer[:size], self._buffer[size:]
         self._flight: Flight | None = None  # round in flight
-        self._read_slots: Callable[[], torch.Tensor] = lambda: self._buffer[-_SLOTS:]
-        self._announced, self._joined_weight, self._carried = 0, 0.0, start.version
-        self._share, self._ready, self._gathering = share, False, False
+        self._read_slots: Callable[[], torch.Tensor] = lambda: self._slots
+        self._announced, self._carried = 0, start.version
+        self._joined_step, self._joined_progress, self._joined_weight = step, 0.0, 0.0
+        self._averaged_step, self._progress = step, 0.0  # step of the last average, and progress since
+        self._ready, self._gathering = False, False
         self._next_poll_s = 0.0
         if int(store.add(f"{name}/members", 1)) > self._ranks:
             raise ConfigError(f"name={name!r} was used on this store before. Give every averager its own name.")
@@ -130,6 +148,11 @@ class ModelAverager(Averager):
         except BaseException as error:
             self.close(f"{type(error).__name__}: {error}")
             raise
+
+    def control(self) -> None:
+        """Serve the averaging after a step made with the current scale."""
+        self._progress += self.scale
+        super().control()
 
     def idle(self) -> None:
         """Serve the averaging while no step is taken, as in a pause; call it every few milliseconds.
@@ -197,12 +220,11 @@ class ModelAverager(Averager):
         self._gathering = True
         if not self._ready:
             self._ready = bool(self._add("ready", 1))
-        control_state, share = None, self._share
         if self._replay is None:
             self._serve_until_end(received)
+            self._join(None, self._final_weight())
         else:
-            control_state, share = self._follow_to_the_end(self._replay)
-        self._join(control_state, share)
+            self._join(*self._follow_to_the_end(self._replay))
         self._wait(last=True)
         received()
 
@@ -271,27 +293,40 @@ class ModelAverager(Averager):
 
         Args:
             control_state: the control state; the newest by default.
-            weight: weight of the model; by default the steps since this rank joined the previous round.
+            weight: weight of the model; by default :meth:`_weight`.
         """
         if weight is None:
-            weight = float(self.step - self._joined_step)
+            weight = self._weight()
         period_s = self.every_s if self._rank == 0 else 0.0
         if self._rank != 0:
             control_state = NO_CONTROL
         elif control_state is None:
             control_state = checked_control(self._newest_state)
         torch.cat([tensor.detach().reshape(-1) for tensor in self._parameters], out=self._copy)
-        torch.mul(self._copy, weight, out=self._buffer[:-_SLOTS])
-        slots = torch.tensor([weight, *control_state, period_s], dtype=self._buffer.dtype)
-        self._buffer[-_SLOTS:] = self._clock.send(slots)
+        torch.mul(self._copy, weight, out=self._sum)
+        slots = torch.zeros(len(self._slots), dtype=self._buffer.dtype)
+        slots[:_SLOTS] = torch.tensor([weight, *control_state, period_s], dtype=self._buffer.dtype)
+        if self._by_share:
+            slots[_SLOTS + self._rank] = self.step - self._averaged_step
+        self._slots.copy_(self._clock.send(slots))
         self._flight = self._clock.launch(lambda: dist.all_reduce(self._buffer, group=self._group, async_op=True))
-        self._read_slots = self._flight.read_back(self._buffer[-_SLOTS:])
+        self._read_slots = self._flight.read_back(self._slots)
         self._number += 1
         self._carried = max(self._carried, control_state.version)
-        self._joined_step, self._joined_weight = self.step, weight
+        self._joined_step, self._joined_progress, self._joined_weight = self.step, self._progress, weight
         moved = 2 * self._buffer.numel() * self._buffer.element_size() * (self._ranks - 1) // self._ranks
         self.bytes_sent += moved
         self._count(moved)
+
+    def _weight(self) -> float:
+        """Return the weight of this rank's model in a round; 0 without a step since the last average."""
+        if self.step == self._averaged_step:
+            return 0.0
+        return self._share / self._progress if self._by_share else 1.0
+
+    def _final_weight(self) -> float:
+        """Return the weight of this rank's model in the final round, in which every model counts."""
+        return self._weight() or (self._share if self._by_share else 1.0)
 
     def _apply_if_complete(self, *, last: bool = False) -> None:
         if self._flight is None or not self._flight.has_ended():
@@ -301,17 +336,21 @@ class ModelAverager(Averager):
         except RuntimeError as error:
             self._fail_on(error)
         self._flight = None
-        weights, version, choice, period_s = self._read_slots().tolist()
+        weights, version, choice, period_s, *steps_by_rank = self._read_slots().tolist()
         self.agreed = ControlState(round(version), round(choice))
         if self._rank != 0:
             self._every_s = period_s
-        mean = self._buffer[:-_SLOTS].div_(weights or 1.0)
+        is_average = last or (weights > 0 and all(steps_by_rank))
+        mean = self._sum.div_(weights or 1.0)
         if last:
             self._change_parameters(torch.Tensor.copy_, mean)
-        elif weights > 0:
+        elif is_average:
             self._change_parameters(torch.Tensor.add_, mean.sub_(self._copy))
-        number = 0 if last else self._number
-        fields = (number, self._joined_step, self.step, self._joined_weight, *self.agreed)
+            self._averaged_step, self._progress = self._joined_step, self._progress - self._joined_progress
+            if self._by_share:
+                self.scale = min(steps_by_rank) / steps_by_rank[self._rank]
+        number, weight = (0 if last else self._number), (self._joined_weight if is_average else 0.0)
+        fields = (number, self._joined_step, self.step, weight, *self.agreed)
         self.rounds.append(Round(*fields, gathered=self._gathering))
 
     @torch.no_grad()
@@ -350,7 +389,7 @@ class ModelAverager(Averager):
         self._follow(replay)
         if self._flight is not None or (replay and not replay[0].is_last):
             raise does_not_fit(replay[0], self.step)
-        return (replay[0].control_state, replay[0].weight) if replay else (self.agreed, self._share)
+        return (replay[0].control_state, replay[0].weight) if replay else (self.agreed, self._final_weight())
 
     def _add(self, key: str, amount: int) -> int:
         try:
@@ -397,6 +436,7 @@ def averager_for(
     replay: Sequence[Round] | None = None,
     position: tuple[int, int] = (0, 0),
     share: float = 1.0,
+    weights: str = "paper",
     limit_s: float = 60.0,
 ) -> Averager:
     """Create the averager of a group's ranks; collective.
@@ -413,7 +453,8 @@ def averager_for(
         step: steps that this rank has made before.
         replay: the rounds of an earlier run of this rank.
         position: the current epoch, and the number of its steps that all ranks have made before.
-        share: this rank's share of the trained nodes, its weight in the final round.
+        share: this rank's share of the trained nodes.
+        weights: ``paper`` or ``share``.
         limit_s: seconds of silence after which a rank counts as dead.
 
     Raises:
@@ -445,6 +486,7 @@ def averager_for(
         replay=replay,
         position=position,
         share=share,
+        weights=weights,
         name=name,
         count=count,
         clock=group.device_clock,

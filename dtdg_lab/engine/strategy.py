@@ -94,7 +94,7 @@ class BuildContext:
 
     Attributes:
         config: the run's settings.
-        graph: the whole data set; plans may read its edges, never its labels.
+        graph: the training snapshots alone, which plans may read.
         model: model on this rank's device.
         sequence: all nodes, with the labels of the test split sealed.
         task: the task.

@@ -165,7 +165,10 @@ def _row_bytes(facts: Facts) -> float:
 
 def _measured(facts: Facts, name: str, parts: int) -> PartitionMeasures | None:
     try:
-        return facts.measured(make_partition(name, facts.graph, parts, hops=facts.reach, seed=facts.config.seed))
+        partition = make_partition(
+            name, facts.graph, parts, snapshots=facts.train, hops=facts.reach, seed=facts.config.seed
+        )
+        return facts.measured(partition)
     except LabError:  # a partitioner is not installed, or does not support this many parts
         return None
 

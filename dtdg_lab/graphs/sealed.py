@@ -27,19 +27,15 @@ def _none() -> None:
 class Seal:
     """Controls whether data after the training and validation splits can be read.
 
-    Labels are sealed from the start. Snapshots and features, from which earlier labels are counted, are sealed once
-    training begins. Until then partitioners and layouts use the edges of the whole sequence.
-
     Args:
         readable: number of first snapshots whose labels can always be read.
 
     Attributes:
         is_open: whether everything can be read now.
-        plans: whether training has not begun yet.
     """
 
     def __init__(self, readable: int) -> None:
-        self.readable, self.is_open, self.plans = readable, False, True
+        self.readable, self.is_open = readable, False
 
     @contextmanager
     def opened(self) -> Iterator[None]:
@@ -63,9 +59,9 @@ class Seal:
         """Refuse snapshots after the validation split, but for the next one, which is the split's last label.
 
         Raises:
-            TestPartError: the seal is closed, training has begun, and ``last`` is after the next one.
+            TestPartError: the seal is closed, and ``last`` is after the next one.
         """
-        if last > self.readable and not (self.is_open or self.plans):
+        if last > self.readable and not self.is_open:
             self._refuse(f"{what} of snapshot {last}")
 
     def _refuse(self, what: str) -> NoReturn:
@@ -148,8 +144,7 @@ class SealedGraph(DynamicGraph):
     """A view of a graph whose snapshots after the validation split can be read only while its seal is open.
 
     Labels are ``targets``, ``classes``, ``following`` and ``persistence``, which is the label before. Where the data
-    set splits its nodes, labels of test nodes read as -1. ``snapshots`` and ``features`` are sealed when training
-    begins, but for features that never change.
+    set splits its nodes, labels of test nodes read as -1. Features that never change are not sealed.
 
     It guards against mistakes, not against intent: all data are in the same memory.
     """
@@ -158,7 +153,7 @@ class SealedGraph(DynamicGraph):
     _whole: DynamicGraph
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_sealed_again, (self._whole, self.seal.readable, self.seal.plans))
+        return (_sealed_again, (self._whole, self.seal.readable))
 
 
 def sealed(graph: DynamicGraph, split: Split) -> SealedGraph:
@@ -171,24 +166,14 @@ def sealed(graph: DynamicGraph, split: Split) -> SealedGraph:
     return _sealed_again(unsealed(graph), max(split.train.stop, split.validation.stop))
 
 
-def begin_training(graph: DynamicGraph) -> None:
-    """Seal the edges and features of the test split too."""
-    seal_of(graph).plans = False
-
-
 def unsealed(graph: DynamicGraph) -> DynamicGraph:
-    """Return the unsealed graph, for plans made before training from the whole sequence's structure."""
+    """Return the unsealed graph, whose training snapshots plans are made from."""
     return graph._whole if isinstance(graph, SealedGraph) else graph
 
 
 def seal_of(graph: DynamicGraph) -> Seal:
     """Return the seal of a graph; a new one that seals nothing where the graph has none."""
     return graph.seal if isinstance(graph, SealedGraph) else Seal(graph.num_snapshots)
-
-
-def for_a_hash(snapshots: Sequence[Snapshot]) -> Sequence[Snapshot]:
-    """Return all snapshots, sealed or not, to hash into a random seed, which reveals no snapshot."""
-    return snapshots._snapshots if isinstance(snapshots, SealedSnapshots) else snapshots
 
 
 def last_read(index: Any, length: int) -> int:
@@ -208,9 +193,8 @@ def last_read(index: Any, length: int) -> int:
     return position + length if position < 0 else position
 
 
-def _sealed_again(graph: DynamicGraph, readable: int, plans: bool = True) -> SealedGraph:
+def _sealed_again(graph: DynamicGraph, readable: int) -> SealedGraph:
     seal = Seal(readable)
-    seal.plans = plans
     tested = None if graph.vertex_split is None else np.asarray(graph.vertex_split) == TEST
     fields = {name: getattr(graph, name) for name in DynamicGraph.__dataclass_fields__}
     fields |= {

@@ -10,6 +10,7 @@ import operator
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,6 +28,7 @@ from dtdg_lab.core.units import as_path
 from dtdg_lab.datasets.download import one_at_a_time
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.storage import cache_folder
+from dtdg_lab.graphs.training_graph import training_graph
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,7 +178,8 @@ def check_graph(name: str, partition: Partition, graph: DynamicGraph) -> None:
 class Partitioner(Protocol):
     """A function that divides nodes; users add theirs with ``lab.register(assign, "partitioner")``.
 
-    It may have further keyword parameters: ``hops``, ``seed``, and any option of its entry, such as ``imbalance``.
+    A run gives it the training snapshots alone; nodes that appear later have no edge in them. It may have further
+    keyword parameters: ``hops``, ``seed``, and any option of its entry, such as ``imbalance``.
     Its result must depend only on its arguments, because it is cached under them and the digest of its code.
     """
 
@@ -215,7 +218,14 @@ def accepted_settings(function: Callable[..., Any], settings: Mapping[str, Any])
 
 
 def make_partition(
-    name: str, graph: DynamicGraph, parts: int, *, hops: int = 1, seed: int = 0, **settings: Any
+    name: str,
+    graph: DynamicGraph,
+    parts: int,
+    *,
+    snapshots: range | None = None,
+    hops: int = 1,
+    seed: int = 0,
+    **settings: Any,
 ) -> Partition:
     """Divide the nodes of a graph by the partitioner ``name`` of the catalogue.
 
@@ -226,6 +236,7 @@ def make_partition(
         name: such as ``"metis"``.
         graph: N nodes in T snapshots.
         parts: P, from 1 to N.
+        snapshots: the training snapshots, from 0 on, which alone are read; all by default.
         hops: layers times hops per layer, for partitioners that use the size of computation graphs.
         seed: seed of randomised partitioners.
         **settings: ``assignment_order``, ``imbalance``, ``partition_file``, and options of a registered partitioner;
@@ -245,28 +256,36 @@ def make_partition(
     parts, settings = _checked_parts(graph, parts), _checked_settings(settings)
     read = accepted_settings(assign, {"hops": hops, "seed": seed, **settings})
     if "partition_file" in read:  # a file may change and is cheap to read
-        return _timed(assign, name, graph, parts, read)
-    file = _cache_file(entry, graph, parts, read)
+        return _timed(assign, name, graph, parts, read, data_hash=graph.data_hash)
+    seen = graph if snapshots is None else training_graph(graph, snapshots)
+    file = _cache_file(entry, seen, parts, read)
+    make = partial(_timed, assign, name, seen, parts, read, data_hash=graph.data_hash)
     if file is None:
-        return _timed(assign, name, graph, parts, read)
+        return make()
     with one_at_a_time(file):
         with contextlib.suppress(DataError, PartitionError):  # missing or damaged
             return load_partition(file, graph, parts)
-        partition = _timed(assign, name, graph, parts, read)
+        partition = make()
         with contextlib.suppress(DataError):  # an unwritable cache is not an error
             save_partition(partition, file)
     return partition
 
 
 def _timed(
-    assign: Callable[..., Assigned], name: str, graph: DynamicGraph, parts: int, read: dict[str, Any]
+    assign: Callable[..., Assigned],
+    name: str,
+    graph: DynamicGraph,
+    parts: int,
+    read: dict[str, Any],
+    *,
+    data_hash: str,
 ) -> Partition:
     start = time.perf_counter()
     assigned = assign(graph, parts, **read)
     seconds = time.perf_counter() - start
     settings = ", ".join(f"{key} {value}" for key, value in read.items())
     made_by = name + (f" ({settings})" if settings else "") + (f"; {assigned.notes}" if assigned.notes else "")
-    return Partition(assigned.owner, parts, assigned.groups, graph.data_hash, made_by, seconds)
+    return Partition(assigned.owner, parts, assigned.groups, data_hash, made_by, seconds)
 
 
 def _cache_file(entry: catalogue.Entry, graph: DynamicGraph, parts: int, read: dict[str, Any]) -> Path | None:

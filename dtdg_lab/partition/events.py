@@ -37,8 +37,8 @@ class PartitionFacts(Event):
         seconds: seconds of making the partition.
         rebuild_s: seconds of the whole change during a run; None at a run's start.
         measures: output of ``PartitionMeasures.to_dict``.
-        predicted: pass -> (L, R, R) bytes from rank to rank in a step (part to part without ranks); empty without a
-            prediction.
+        predicted: pass -> (L, R, R) bytes from rank to rank in a step, or in the mean step of the run's epochs where
+            steps differ (part to part without ranks); empty without a prediction.
     """
 
     kind: ClassVar[str] = "partition"

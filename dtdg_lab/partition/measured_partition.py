@@ -117,7 +117,7 @@ def partition_graph(
         model: model whose communication is counted.
         layers: layers of the model.
         hidden: hidden width of the model, H.
-        protocol: protocol that selects the training snapshots.
+        protocol: protocol that selects the training snapshots, from which the partition is made.
         **settings: settings of partitioners (``assignment_order``, ``imbalance``, ``partition_file``) and of the model
             (``gc_layers``, ``heads``, ``diffusion_steps``); they default to the glossary's values.
 
@@ -137,13 +137,15 @@ def partition_graph(
     hidden, layers = OPTIONS["hidden"].check(hidden), OPTIONS["layers"].check(layers)
     partitioner_settings, model_settings = _split_settings(settings)
     facts = model_facts(model, graph.num_features, hidden, layers, **model_settings)
+    train = split(graph.num_snapshots, graph.edge_life, PROTOCOLS[protocol]).train
     if isinstance(name, Partition):
         base.check_graph("the partition", name, graph)
         partition, partitioner = name, name.made_by or "manual"
     else:
-        partition = base.make_partition(name, graph, parts, hops=facts.hops, seed=seed, **partitioner_settings)
+        partition = base.make_partition(
+            name, graph, parts, snapshots=train, hops=facts.hops, seed=seed, **partitioner_settings
+        )
         partitioner = name
-    train = split(graph.num_snapshots, graph.edge_life, PROTOCOLS[protocol]).train
     measures = measures_for(graph, partition, facts, snapshots=train)
     description = f"{model} of {layers} layer{'s' if layers > 1 else ''}, hidden {hidden}"
     return MeasuredPartition(

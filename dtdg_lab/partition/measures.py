@@ -252,6 +252,7 @@ def measure(
     pulled = {direction: _count_pulls(times, partition, direction) for direction in dict.fromkeys(("in", *directions))}
     used = {direction: pulled[direction] for direction in dict.fromkeys(directions)}
     replicated, replicated_edges = count_replicated(times, partition, hops, tuple(used), static=static)
+    loads = vertex_loads(graph, hops, snapshots=numbers)
     return PartitionMeasures(
         snapshots=numbers,
         hops=hops,
@@ -266,7 +267,7 @@ def measure(
         first_matrix={direction: counts.first_matrix for direction, counts in used.items()},
         replicated=replicated,
         replicated_edges=replicated_edges,
-        load=np.bincount(partition.owner, vertex_loads(graph, hops), partition.parts).astype(np.float64),
+        load=np.bincount(partition.owner, loads, partition.parts).astype(np.float64),
         **_memory(graph, partition, used, replicated, replicated_edges),
     )
 
@@ -341,7 +342,7 @@ def _imbalance(values_by_part: NDArray[Any] | Sequence[float]) -> float:
 
 
 # increase it when measures change, so that cached ones are not reused
-MEASURES_VERSION = 1
+MEASURES_VERSION = 2
 _MATRICES = ("matrix", "first_matrix")
 _ARGUMENTS = ("snapshots", "hops", "directions", "static")
 _ARRAYS = tuple(name for name in PartitionMeasures.__slots__ if name not in (*_ARGUMENTS, *_MATRICES))

@@ -214,4 +214,6 @@ def vertex_weights(graph: DynamicGraph) -> NDArray[np.float64]:
         labelled[:] = False
         for classes in np.atleast_2d(stored_once(graph.classes)):
             labelled |= classes != -1
+        if not labelled.any():  # such as before the first label
+            labelled[:] = True
     return edges / max(1.0, edges.sum()) + labelled / labelled.sum()

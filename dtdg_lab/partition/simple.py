@@ -69,8 +69,8 @@ def assign_hash(graph: DynamicGraph, parts: int, *, seed: int = 0) -> Assigned:
     return without_empty_parts(owner, parts, np.zeros(graph.num_nodes))
 
 
-def vertex_loads(graph: DynamicGraph, hops: int) -> NDArray[np.float64]:
-    """Return the number of edges of each node's computation graph, over all snapshots and layers.
+def vertex_loads(graph: DynamicGraph, hops: int, *, snapshots: range | None = None) -> NDArray[np.float64]:
+    """Return the number of edges of each node's computation graph, over some snapshots and all layers.
 
     The load of v at depth 1 is its in-degree; at depth l it is the sum of the depth l - 1 loads of its in-neighbours:
     the walks of l edges that end in v. A layer l computes the depths 1 to l, so depth l counts L - l + 1 times.
@@ -78,6 +78,7 @@ def vertex_loads(graph: DynamicGraph, hops: int) -> NDArray[np.float64]:
     Args:
         graph: N nodes in T snapshots; edge weights are ignored.
         hops: L, depth of the computation graph (layers times hops per layer), at least 1.
+        snapshots: consecutive snapshots; all by default.
 
     Returns:
         (N,) loads, in edges.
@@ -91,7 +92,7 @@ def vertex_loads(graph: DynamicGraph, hops: int) -> NDArray[np.float64]:
     if hops < 1:
         raise PartitionError(f"hops={hops} must be at least 1. Give the number of layers times the hops per layer.")
     loads = np.zeros(graph.num_nodes)
-    for snapshot in graph.snapshots:
+    for snapshot in graph.snapshots if snapshots is None else graph.snapshots[snapshots.start : snapshots.stop]:
         depth: NDArray[np.float64] = np.diff(snapshot.indptr).astype(np.float64)
         loads += hops * depth
         if hops > 1 and snapshot.num_edges:
@@ -125,7 +126,7 @@ def assign_load_aware(
     Raises:
         ConfigError: ``assignment_order`` is unknown.
 
-    References: DynaHB section 5, algorithm 1 (load, plain order) and section 5's balanced groups.
+    References: DynaHB section 4.2, algorithm 1 (load, plain order) and balanced groups.
     Differs from the paper: the default is boustrophedon, as in the released code; the load is corrected.
     """
     if assignment_order not in ("boustrophedon", "plain"):

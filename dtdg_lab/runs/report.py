@@ -10,6 +10,7 @@ from dtdg_lab.config import catalogue
 from dtdg_lab.config.extensions import Extension, register_statements
 from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
 from dtdg_lab.runs.charts import drawn_charts
 from dtdg_lab.runs.event_rows import EXCLUDED_KINDS, MOST_OF_A_KIND, empty_parts, event_rows, parts_line
@@ -28,9 +29,18 @@ _NAMED = ("system", "dataset", "model")
 def changed_settings(config: RunConfig) -> dict[str, Any]:
     """Return the settings that make these: the three names, and whatever differs from their defaults."""
     names = {name: config[name] for name in _NAMED}
-    usual = RunConfig(**names).flat
+    usual = _defaults(config, names)
     changed = {name: value for name, value in config.flat.items() if usual.get(name) != value and name != "parts"}
     return names | changed | ({"parts": config.parts} if config.parts != config.ranks else {})
+
+
+def _defaults(config: RunConfig, names: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the default settings for a system, data set and model; of each option by itself if these are refused."""
+    try:
+        return RunConfig(**names).flat
+    except UnsupportedError:  # such as a loss that does not reach the older snapshots of a window
+        fields = RunConfig.model_fields
+        return {name: OPTIONS[name].default if name in OPTIONS else fields[name].default for name in config.flat}
 
 
 def python_cell(config: RunConfig, extensions: Sequence[Extension] = ()) -> str:

@@ -318,8 +318,11 @@ def _losses(evaluations: pd.DataFrame) -> dict[str, Any]:
     split = next((name for name in ("test", "validation") if name in last), None)
     persistence = finite_number(last[split]["persistence_loss"]) if split else None
     loss = losses[f"{split}_loss"] if split else None
+    validated = evaluations.loc[evaluations["split"] == "validation", "loss"].astype(float)
     return {
         **losses,
+        "best_validation_loss": finite_number(validated[np.isfinite(validated)].min()) if len(validated) else None,
+        "test_step": int(last["test"]["step"]) if "test" in last else None,
         "persistence_loss": persistence,
         "mean_loss": finite_number(last[split]["mean_loss"]) if split else None,
         "metrics": _metrics(last[split].get("metrics")) if split else None,

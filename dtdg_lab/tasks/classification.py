@@ -79,13 +79,13 @@ class Classification(Task):
         graph: T labelled snapshots of N nodes, with classes.
         split: the splits of the sequence.
         device: device of the labels.
-        dtype: unused; labels are integers.
+        dtype: type of losses; labels are integers.
 
     Raises:
         UnsupportedError: the graph has no classes.
         DataError: no node is labelled in the training split.
 
-    Source: DynaHB section 7 (Cora-T, Pubmed-T), EvolveGCN section 4.2 (F1 of the minority class).
+    Source: DynaHB section 6.1, Table 1 (Cora-T, Pubmed-T), EvolveGCN section 4.2 (F1 of the minority class).
 
     Differs from the papers: classes are not weighted (EvolveGCN weighs Elliptic's).
     """
@@ -109,7 +109,7 @@ class Classification(Task):
                 "Give classes with the graph, or choose another task."
             )
         self._classes, self._vertex_split = graph.classes, graph.vertex_split
-        self._split, self._device = split, device
+        self._split, self._device, self._dtype = split, device, dtype
         self._static = repeats(self._classes)  # one row stands for all snapshots
         self.outputs = graph.num_classes
         self.columns = 2 + self.outputs**2
@@ -150,9 +150,10 @@ class Classification(Task):
         return self._labels[key]
 
     def prepare(self, snapshots: range) -> None:
-        """Move the training labels of these snapshots to the device."""
+        """Move the training labels of these snapshots, and their numbers, to the device."""
         for t in snapshots:
             self._label(t, "train")
+            self._divisor(range(t, t + 1), self._dtype)
 
     def labelled(self, t: int) -> bool:
         """Return True if a training node is labelled at the snapshot."""

@@ -17,7 +17,6 @@ from torch.nn import functional
 from dtdg_lab.core.errors import DataError, UnsupportedError
 from dtdg_lab.core.rng import generator
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.sealed import for_a_hash
 from dtdg_lab.graphs.snapshot import EdgeSet
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.uploads import upload
@@ -138,10 +137,10 @@ class _Ranking:
 class LinkPrediction(Task):
     """Binary cross-entropy of pairs at t: edges of ``graph.following[t]`` against pairs that it does not hold.
 
-    Positives and negatives come from :func:`link_samples`, with a seed that depends only on ``graph.following``
-    (:func:`edge_seed`). So they are the same on every rank, in every run and epoch, and for all features and
-    smoothings. A pair (u, v) scores w . [h_u ; h_v] + b (``concat``, ESDG) or h'_u . h'_v / sqrt(H) with h' the readout
-    (``dot``); above 0 predicts an edge.
+    Positives and negatives come from :func:`link_samples`, with a seed that depends only on the edges that labels of
+    the training split count (:func:`edge_seed`). So they are the same on every rank, in every run and epoch of a
+    protocol, and for all features and smoothings. A pair (u, v) scores w . [h_u ; h_v] + b (``concat``, ESDG) or
+    h'_u . h'_v / sqrt(H) with h' the readout (``dot``); above 0 predicts an edge.
 
     Metrics are means over the split's snapshots with edges: ``accuracy``, ``auc``, ``average_precision``, and ``mrr``,
     which ranks every positive against ``ranking_negatives`` targets without an edge from its source
@@ -210,7 +209,7 @@ class LinkPrediction(Task):
         self.outputs = self.count_outputs(graph, hidden=hidden, link_head=link_head)
         self._head, self._share, self._negatives = link_head, link_share, negatives
         self._candidates = ranking_negatives
-        self._seed, self._run_seed = edge_seed(for_a_hash(graph.following)), seed
+        self._seed, self._run_seed = edge_seed(self._following[t] for t in split.train), seed
         self._pairs: dict[int, _Pairs] = {}
         self._rankings: dict[int, _Ranking] = {}
         self._today: dict[tuple[int, str], list[float]] = {}

@@ -11,6 +11,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.records.events import Resumed
+from dtdg_lab.training.best_model import BestModel
 from dtdg_lab.training.build import build
 from dtdg_lab.training.checkpoint import Checkpoint
 from dtdg_lab.training.checkpointing import CheckpointManager
@@ -89,6 +90,8 @@ def assemble_trainer(
         if stored is not None:
             stored.restore(components.model, components.optimizer if stored.has_moments_for(config) else None)
             state.apply_settings()
+            if resume and group.rank == 0 and stored.best is not None:
+                state.best = BestModel.read(stored.best)
         coordinator = RankCoordinator(state, run_control, requests, step_recorder)
     except BaseException:
         components.close()

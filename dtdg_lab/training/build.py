@@ -24,8 +24,9 @@ from dtdg_lab.engine.capabilities import ServesFeatures
 from dtdg_lab.engine.strategy import BuildContext, StepMarks, Strategy
 from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.sealed import begin_training, sealed, unsealed
+from dtdg_lab.graphs.sealed import sealed, unsealed
 from dtdg_lab.graphs.split import Split, split
+from dtdg_lab.graphs.training_graph import training_graph
 from dtdg_lab.kernels.device_memory import device_memory
 from dtdg_lab.kernels.optimizers import make_optimizer
 from dtdg_lab.models.base import DynamicModel, make_model
@@ -104,10 +105,13 @@ def build(
             not available here.
     """
     system = catalogue.system(config.system)
-    partition = shared_partition(config, unsealed(graph), group) if "partition" in system.parts else None
     dtype, protocol = DTYPES[config["dtype"]], PROTOCOLS[config.protocol]
     splits = split(graph.num_snapshots, graph.edge_life, protocol)
-    unsealed_graph, graph = unsealed(graph), sealed(graph, splits)  # no test label can be read from here on
+    unsealed_graph, graph = unsealed(graph), sealed(graph, splits)
+    partition = None
+    if "partition" in system.parts:
+        partition = shared_partition(config, unsealed_graph, splits.train, group)
+    trained_graph = training_graph(unsealed_graph, splits.train)
     with together(group, device=device):
         task = make_task(config, graph, splits, device=device)
         model = _model(config, graph, task).to(device=device, dtype=dtype)
@@ -115,7 +119,7 @@ def build(
             config["optimizer"], model.parameters(), learning_rate=config.learning_rate, device=device
         )
         earlier = earlier_choice(plan, config, device=device)
-        preferred = choose_here(config, graph, model.facts, device=device, dtype=dtype, earlier=earlier)
+        preferred = choose_here(config, trained_graph, model.facts, device=device, dtype=dtype, earlier=earlier)
         memory = device_memory(device)
     compute = agree(config, preferred, memory, group, device=device, earlier=earlier)
     sequence = _sequence(config, graph, compute, device=device)
@@ -124,7 +128,7 @@ def build(
     gradients = FlatGradients(model.parameters(), group)
     context = BuildContext(
         config,
-        unsealed_graph,
+        trained_graph,
         model,
         sequence,
         task,
@@ -151,7 +155,6 @@ def build(
             network = EmulatedNetwork(config, slowed)
         evaluators = _evaluators(context, compute, splits, group)
         cleanup.pop_all()
-    begin_training(graph)
     return RunComponents(
         config, splits, task, model, optimizer, gradients, strategy, *evaluators, sequence, compute, partition, network
     )

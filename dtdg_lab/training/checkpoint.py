@@ -18,7 +18,7 @@ from dtdg_lab.core.system_errors import explain, reading
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.training.position import Position
 
-SCHEMA = 2  # version of the file; the oldest files have none
+SCHEMA = 3  # version of the file; the oldest files have none
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,8 @@ class Checkpoint:
         data_hash: hash of the training data; empty in files of older versions.
         plan: backend and memory limits, and measurements and decisions of the strategy, such as times of snapshot
             groups and their schedule.
+        best: the model with the lowest validation loss, as :class:`~dtdg_lab.training.best_model.BestModel` writes it;
+            None if the run keeps none.
     """
 
     model: dict[str, Any]
@@ -43,6 +45,7 @@ class Checkpoint:
     waiting: list[dict[str, Any]]
     data_hash: str = ""
     plan: dict[str, Any] = field(default_factory=dict)
+    best: dict[str, Any] | None = None
 
     def save(self, path: Path) -> None:
         """Write atomically: the file at ``path`` is always a whole checkpoint.

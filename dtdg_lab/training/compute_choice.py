@@ -79,11 +79,12 @@ def choose_here(
 ) -> tuple[str, Mapping[str, float] | None]:
     """Return the backend that this rank prefers, and its measured seconds.
 
-    ``auto`` measures the model's pulls over the largest snapshot on a GPU where DGL works, and is torch elsewhere.
+    ``auto`` measures the model's pulls over the largest training snapshot on a GPU where DGL works, and is torch
+    elsewhere.
 
     Args:
         config: the run's settings.
-        graph: its data.
+        graph: its training snapshots.
         facts: facts of its model.
         device: device of this rank.
         dtype: type of the products.

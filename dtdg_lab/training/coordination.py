@@ -87,7 +87,7 @@ class RankCoordinator:
         def take_step(take: Callable[[], int | None]) -> int | None:
             return control.next_step(state.position.step, state.position.epoch, take)
 
-        return pacing_for(
+        pacing = pacing_for(
             state.components,
             state.group,
             self._newest,
@@ -99,6 +99,8 @@ class RankCoordinator:
             rounds=None if state.synchronous else control.rounds(),
             take_step=take_step,
         )
+        pacing.apply_settings(state.config)  # which may have changed since the components were built
+        return pacing
 
     def _newest(self, received_at: str = STEP) -> ControlState:
         """Return the newest control state; only rank 0's counts."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from typing import Any
 
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.engine.capabilities import Adaptive, Replannable, Tunable
+from dtdg_lab.tasks.base import Scores
+from dtdg_lab.training.best_model import BestModel, parameters_of_rank_0
 from dtdg_lab.training.control import Control
 from dtdg_lab.training.memory import MemoryProbe
 from dtdg_lab.training.plan_reports import report_plans
@@ -72,22 +75,52 @@ class EvaluationRunner:
         due = position.epoch % state.config["evaluate_every"] == 0
         if due and not state.is_last_epoch_over and position.step != self._evaluated_step:
             self._evaluated_step = position.step  # other ranks may make all steps of an epoch
-            self.run(("train", "validation"))
+            self._run()
 
-    def run(self, splits: tuple[str, ...], *, final: bool = False) -> None:
-        """Evaluate splits of the sequence, and let a batch-size controller decide unless the run is over."""
+    def finish(self) -> None:
+        """Evaluate all splits after the last step; collective.
+
+        With ``test_model="best"`` the test split is evaluated with the parameters of the lowest validation loss, which
+        rank 0 kept. The model keeps its last parameters.
+        """
         state, components, started_ns = self._state, self._state.components, time.time_ns()
-        if final or state.synchronous:
-            results = components.evaluator.evaluate(components.model, splits, final=final)
+        if state.config["test_model"] == "last":
+            results = components.evaluator.evaluate(components.model, ("train", "validation", "test"), final=True)
+            self._recorder.evaluations(state.position, results)
+        else:
+            results = components.evaluator.evaluate(components.model, ("train", "validation"))
+            self._recorder.evaluations(state.position, results)
+            self._keep_if_best(results)
+            with parameters_of_rank_0(components.model, state.best, state.group):
+                results = components.evaluator.evaluate(components.model, ("test",), final=True)
+            self._recorder.evaluations(state.position if state.best is None else state.best.position, results)
+        self._recorder.between(state.position.step, state.position.current_epoch, "evaluate", started_ns)
+
+    def _run(self) -> None:
+        """Evaluate the training and validation splits, and let a batch-size controller decide."""
+        state, components, started_ns = self._state, self._state.components, time.time_ns()
+        if state.synchronous:
+            results = components.evaluator.evaluate(components.model, ("train", "validation"))
         elif state.group.rank == 0:  # the others are at other steps, and train on
-            results = components.own_evaluator.evaluate(components.model, splits)
+            results = components.own_evaluator.evaluate(components.model, ("train", "validation"))
         else:
             return
         self._recorder.evaluations(state.position, results)
         self._recorder.between(state.position.step, state.position.current_epoch, "evaluate", started_ns)
-        if not final:
-            losses = [scores.loss for scores in results if scores.split == "validation"]
-            self._decisions.after_evaluation(losses[0] if losses else None)
+        self._keep_if_best(results)
+        self._decisions.after_evaluation(_validation_loss(results))
+
+    def _keep_if_best(self, results: list[Scores]) -> None:
+        """Keep a copy of the model on rank 0 if its validation loss is the lowest of the run."""
+        state, loss = self._state, _validation_loss(results)
+        if state.config["test_model"] == "last" or state.group.rank != 0 or loss is None or not math.isfinite(loss):
+            return
+        if state.best is None or loss < state.best.loss:
+            state.best = BestModel.of(state.components.model, loss, state.position)
+
+
+def _validation_loss(results: list[Scores]) -> float | None:
+    return next((scores.loss for scores in results if scores.split == "validation"), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from torch import Tensor
 from dtdg_lab.config.catalogue import Protocol
 from dtdg_lab.core.errors import TestPartError
 from dtdg_lab.distributed.group import Group
+from dtdg_lab.engine.forward import forward
 from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.graphs.sealed import seal_of
 from dtdg_lab.graphs.split import Split
@@ -99,21 +100,15 @@ class Evaluator:
         sequence, rows = self._sequence, len(self._sequence.rows)
         last = max(snapshots.stop for snapshots in ranges.values())
         part_of = {t: part for part, snapshots in ranges.items() for t in snapshots}
-        cold = self._protocol.state == "cold"
         sums = torch.zeros(last, self._task.columns, dtype=torch.float64, device=sequence.device)
         tested = ranges.get("test", range(0)) if self._task.resampled else range(0)
         resamples = torch.zeros(len(tested), self._task.resampled, dtype=torch.float64, device=sequence.device)
-        state = model.initial_state(rows)
-        for t in range(last):
-            if cold and t not in part_of:
-                continue
-            if cold and t == self._ranges[part_of[t]].start:
-                state = model.initial_state(rows)
-            view = sequence.view(t)
-            h, state = model.snapshot(view, view.inputs, state)
-            if t in part_of:
-                resample = resamples[t - tested.start] if t in tested else None
-                self._measure(sums[t], resample, model.readout(h), t, part_of[t])
+        for snapshots in ranges.values() if self._protocol.state == "cold" else [range(last)]:
+            state = model.initial_state(rows)
+            for t, h in forward(model, sequence.view, snapshots, state, num_nodes=sequence.graph.num_nodes):
+                if t in part_of:
+                    resample = resamples[t - tested.start] if t in tested else None
+                    self._measure(sums[t], resample, model.readout(h), t, part_of[t])
         self._group.all_reduce(sums)
         if len(resamples):
             self._group.all_reduce(resamples)

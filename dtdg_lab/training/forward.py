@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.distributed.group import SoloGroup
+from dtdg_lab.engine.forward import forward
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import seal_of
 from dtdg_lab.kernels.torch_defaults import torch_defaults
@@ -57,9 +58,8 @@ def run_forward(config: RunConfig, graph: DynamicGraph, checkpoint: Path) -> For
     remembered = sum(tensor.numel() for tensor in state.tensors)
     hidden, outputs = [], []
     with seal_of(components.sequence.graph).opened():  # no training follows
-        for t in range(graph.num_snapshots):
-            view = components.sequence.view(t)
-            h, state = model.snapshot(view, view.inputs, state)
+        every = range(graph.num_snapshots)
+        for _, h in forward(model, components.sequence.view, every, state, num_nodes=graph.num_nodes):
             hidden.append(h.float().numpy())
             outputs.append(model.readout(h).float().numpy())
     parameters = sum(parameter.numel() for parameter in model.parameters())

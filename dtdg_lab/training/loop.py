@@ -287,5 +287,5 @@ class Trainer:
         self.recorder.write(state.position, Ended(state.checkpoint().fingerprint()))
         if state.settings.stopping:
             return TrainingOutcome("stopped", state.position)
-        self.evaluation.run(("train", "validation", "test"), final=True)
+        self.evaluation.finish()
         return TrainingOutcome("finished", state.position)

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dtdg_lab.engine.capabilities import DescribesMemory
 from dtdg_lab.engine.strategy import StepMarks
+from dtdg_lab.kernels.parallel_map import MemoryLedger
 from dtdg_lab.training.build import RunComponents
 from dtdg_lab.training.plan_reports import report_plans
 from dtdg_lab.training.recording import StepRecorder
 from dtdg_lab.training.state import TrainingState
 
 MOST_SAMPLES = 2_000
+R = TypeVar("R")
 
 
-class _StorageLedger(TorchDispatchMode):
+class _StorageLedger(MemoryLedger):
     """Bytes of all live storages that operations have made.
 
     torch's own ``MemTracker`` follows modules and rejects recurrent modules, which are called twice in a step.
@@ -44,6 +46,19 @@ class _StorageLedger(TorchDispatchMode):
                 if storage._cdata not in inputs and storage._cdata not in self._known:
                     self._follow(storage)
         return result
+
+    def run_beside(self, works: Sequence[Callable[[], R]]) -> list[R]:
+        """Run works one after another as if each stayed at its peak: the most that they can need at once."""
+        results, peak, beside = [], self.peak_bytes, 0
+        for work in works:
+            begin = self.peak_bytes = self.live_bytes
+            results.append(work())
+            rise = self.peak_bytes - begin
+            peak, beside = max(peak, self.peak_bytes), beside + rise
+            self.live_bytes += rise
+        self.live_bytes -= beside
+        self.peak_bytes = peak
+        return results
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

@@ -139,6 +139,7 @@ class Averaged(Synchronous):
         take_step: TakeStep,
     ) -> None:
         self._strategy, self._gradients = components.strategy, components.gradients
+        self._optimizer, self._learning_rate = components.optimizer, components.config.learning_rate
         self._averager, self._group, self._start, self._take_step = averager, group, start, take_step
         self.epoch_steps = 1
 
@@ -154,8 +155,10 @@ class Averaged(Synchronous):
             yield replace(steps[number % len(steps)], iteration=number)
 
     def exchange(self, result: StepResult) -> Exchanged:
-        """Average the gradients of this rank's groups."""
+        """Average the gradients of this rank's groups, and scale the learning rate of their update."""
         self._gradients.divide(result.groups)
+        for options in self._optimizer.param_groups:
+            options["lr"] = self._learning_rate * self._averager.scale
         loss_sum = read_loss(result, self._group.device_clock)
         return Exchanged(None, lambda: (loss_sum(), result.groups))
 
@@ -186,8 +189,8 @@ class Averaged(Synchronous):
         return self._averager.applied_rounds()
 
     def apply_settings(self, config: RunConfig) -> None:
-        """Set the averaging period."""
-        self._averager.every_s = config["average_every_s"]
+        """Set the averaging period and the learning rate."""
+        self._averager.every_s, self._learning_rate = config["average_every_s"], config.learning_rate
 
     def close(self, reason: str) -> None:
         """Leave, and report the reason to the other ranks."""
@@ -245,5 +248,6 @@ def pacing_for(
         replay=rounds,
         position=(position.epoch, position.iteration),
         share=components.strategy.share,
+        weights=components.config["average_weights"],
     )
     return Averaged(components, averager, group=group, start=position, take_step=take_step)

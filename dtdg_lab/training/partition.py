@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.model_facts import ModelFacts, model_facts
@@ -62,10 +63,11 @@ def made_by_first(
     return result, description
 
 
-def shared_partition(config: RunConfig, graph: DynamicGraph, group: Group) -> Partition:
+def shared_partition(config: RunConfig, graph: DynamicGraph, train: range, group: Group) -> Partition:
     """Return the configured partition, the same on every rank; collective.
 
-    Rank 0 makes it or loads it from its cache, since partitioners and caches may differ between machines.
+    Rank 0 makes it or loads it from its cache, since partitioners and caches may differ between machines. It is made
+    from the training snapshots ``train`` of the whole graph.
 
     Raises:
         PartitionError: rank 0 failed; raised on every rank with rank 0's reason.
@@ -74,7 +76,9 @@ def shared_partition(config: RunConfig, graph: DynamicGraph, group: Group) -> Pa
     def make() -> tuple[Partition, dict[str, Any]]:
         settings = {name: config[name] for name in partition_settings(config["partitioner"])}
         hops = facts_of_run(config, graph).hops
-        partition = make_partition(config["partitioner"], graph, config.parts, hops=hops, seed=config.seed, **settings)
+        partition = make_partition(
+            config["partitioner"], graph, config.parts, snapshots=train, hops=hops, seed=config.seed, **settings
+        )
         has_groups = partition.groups is not None
         return partition, {"made_by": partition.made_by, "seconds": partition.seconds, "groups": has_groups}
 
@@ -86,14 +90,17 @@ def shared_partition(config: RunConfig, graph: DynamicGraph, group: Group) -> Pa
 
 
 def partition_event(
-    context: BuildContext, *, blocks: SnapshotBlocks | None = None, full_share: float | None = None
+    context: BuildContext,
+    *,
+    blocks: SnapshotBlocks | None = None,
+    sent: Mapping[str, NDArray[np.floating]] | None = None,
 ) -> PartitionFacts:
     """Return the event of a run's partition, with each rank's nodes and the predicted bytes of a step.
 
     Args:
         context: inputs of a strategy, with a partition.
         blocks: time blocks of the run, if any: recomputing a block sends its rows again.
-        full_share: share of an epoch's steps in which a snapshot exchanges rows; None for all steps.
+        sent: predicted bytes of a step, pass -> (L, R, R), where a step is not a pass over all training snapshots.
     """
     config, graph, partition, train = context.config, context.graph, context.partition, context.train
     ranks = context.group.size
@@ -106,10 +113,8 @@ def partition_event(
         between = measures_for(graph, partition.on_ranks(ranks), facts, snapshots=train)
     itemsize = np.dtype(config["dtype"]).itemsize
     predicted: dict[str, Any] = predicted_bytes(between, facts.pulls, itemsize=itemsize, reuse=config["halo_reuse"])
-    if full_share is not None:  # the mean step
-        predicted = {
-            pass_name: np.rint(moved * full_share).astype(moved.dtype) for pass_name, moved in predicted.items()
-        }
+    if sent is not None:
+        predicted = dict(sent)
     elif layout == "halo_vertex" and blocks is not None and blocks.blocks > 1:
         moved_again = halo_volume(config, graph, blocks, partition).bytes(itemsize)
         predicted = {

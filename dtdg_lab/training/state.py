@@ -11,6 +11,7 @@ from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.capabilities import Adaptive, Reconfigurable, RunsInBackground, ServesFeatures
 from dtdg_lab.engine.strategy import Strategy
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.training.best_model import BestModel
 from dtdg_lab.training.build import RunComponents
 from dtdg_lab.training.checkpoint import Checkpoint
 from dtdg_lab.training.compute_choice import COMPUTE
@@ -32,6 +33,7 @@ class TrainingState:
         settings: the live settings and the waiting requests.
         position: the next epoch, iteration and step.
         save_requested: whether a request asks for a checkpoint in its own file.
+        best: the model with the lowest validation loss, on rank 0 of a run with ``test_model="best"``; None elsewhere.
     """
 
     graph: DynamicGraph
@@ -42,6 +44,7 @@ class TrainingState:
     settings: LiveSettings
     position: Position
     save_requested: bool = False
+    best: BestModel | None = None
 
     def __post_init__(self) -> None:
         self.resource_monitor.children = self._children
@@ -110,6 +113,7 @@ class TrainingState:
             self.settings.requests,
             self.graph.data_hash,
             {COMPUTE: self.components.compute.write(), **self.strategy.state_dict(), **(carried or {})},
+            None if self.best is None else self.best.write(),
         )
 
     def _children(self) -> tuple[int, ...]:

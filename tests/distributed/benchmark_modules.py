@@ -22,7 +22,11 @@ def benchmark(name: str) -> Any:
         monkeypatch.syspath_prepend(str(BENCHMARKS))
         monkeypatch.setenv("DTDG_LAB_CACHE", str(tmp_path / "cache"))
         yield importlib.import_module(name)
-        for module in [module for module in sys.modules if module.partition(".")[0] in ("contenders", "models", name)]:
+        for module in [
+            module
+            for module in sys.modules
+            if module.partition(".")[0] in ("peers", "models", "result_files", "partition_epochs", name)
+        ]:
             del sys.modules[module]
 
     return imported

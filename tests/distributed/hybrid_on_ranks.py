@@ -169,6 +169,13 @@ def all_stories(rank: int, ranks: int, address: str, folder: str) -> dict[str, A
     go("live together", settings=TOGETHER, script=LIVE)
     done = go("live", settings=paced, script=LIVE)
     go("live again", script=LIVE, replay=repeated(done))
+    done = go("shares", settings={**paced, "average_weights": "share"}, script={9: {"set": {"learning_rate": 0.02}}})
+    go(
+        "shares again",
+        settings={"average_weights": "share"},
+        script={9: {"set": {"learning_rate": 0.02}}},
+        replay=repeated(done),
+    )
     go("decided", settings={**paced, "batch_policy": "random", "decide_every": 2, "epochs": 6})
     go("halted", settings={**paced, "epochs": HALTED_EPOCHS}, script={13: {"stop": True}})
     go("resumed", keep="halted", resume=True, first_step=14)

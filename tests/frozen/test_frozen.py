@@ -367,7 +367,7 @@ def _common(several: list[Any]) -> Any:
         shared = [name for name in first if all(name in each for each in several)]
         return {name: _common([each[name] for each in several]) for name in shared}
     if isinstance(first, list) and len(several) > 1:
-        return [item for item in first if all(item in each for each in several) and not A_CHOICE.search(item)]
+        return [item for item in first if all(item in each for each in several) and not A_CHOICE.search(str(item))]
     if all(each == first for each in several):
         return first
     return " or ".join(sorted({kind for each in several for kind in each.split(" or ")}))

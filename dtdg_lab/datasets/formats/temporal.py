@@ -308,7 +308,8 @@ def parse_pygt_json(
             log(1 + mentions) in the next hour; that of the last step, which has none, is its own.
         lags: number of past values as features, F; 4 weeks or 8 days by default, ignored for tennis.
         standardize: covid only: subtract the mean and divide by the standard deviation over all days, test days
-            included. The chickenpox file is already standardized in this way.
+            included, as the library's loader does, so that its published losses can be compared. A data set does not
+            know the split of a run. The chickenpox file is already standardized in this way.
         encoding: tennis only: ``one_hot`` of the rounded logarithm of degree (5) and of transitivity in tenths (11),
             or the two numbers ``raw``.
 

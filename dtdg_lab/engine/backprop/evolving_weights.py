@@ -13,9 +13,9 @@ from dtdg_lab.engine.backprop import time_blocks
 from dtdg_lab.engine.backprop.gradients import Gradients, LearnedParameters
 from dtdg_lab.engine.backprop.timeline import TimeBlock, Timeline
 from dtdg_lab.engine.exchange.exchanger import Exchanger
-from dtdg_lab.engine.parallel_map import parallel_map
 from dtdg_lab.engine.segment import SequenceSegment
 from dtdg_lab.engine.views.snapshot_view import OneVertex, SnapshotView
+from dtdg_lab.kernels.parallel_map import parallel_map
 from dtdg_lab.models.base import State, Summarising
 
 # Runs of models that remember weights, or nothing: the weights first, then each snapshot forward and backward.
@@ -37,7 +37,8 @@ def add_gradients_evolved(run: SequenceSegment, timeline: Timeline | None = None
     """
     timeline = Timeline(run, run.at) if timeline is None else timeline
     states: dict[int, State] = {}
-    pieces = _Pieces(run, LearnedParameters(run.model), states)
+    learned = LearnedParameters(run.model)
+    pieces = _Pieces(run, learned, states)
     total = torch.zeros((), dtype=torch.float64, device=run.sequence.device)
     for number in range(len(timeline)):
         block = timeline.open(number, "forward")
@@ -45,8 +46,7 @@ def add_gradients_evolved(run: SequenceSegment, timeline: Timeline | None = None
             states.update(_evolved(run))
         total += pieces.add(block)
         del block  # before the next is loaded: both may not fit in memory
-    if pieces.ends:
-        torch.autograd.backward(pieces.ends, pieces.seeds)
+    learned.add(learned.gradients(pieces.ends, pieces.seeds, [])[0])
     return total
 
 

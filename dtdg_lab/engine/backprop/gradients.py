@@ -2,12 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor, nn
 
 Gradients = tuple[Tensor | None, ...]
+
+
+class DeferredGradients:
+    """Gradients of pieces of work, in the order in which they are to be added to the parameters'."""
+
+    def __init__(self) -> None:
+        self._pieces: list[tuple[LearnedParameters, Gradients]] = []
+
+    def append(self, learned: LearnedParameters, gradients: Gradients) -> None:
+        """Append the gradients of a piece."""
+        self._pieces.append((learned, gradients))
+
+    def add(self) -> None:
+        """Add all gradients, and forget them."""
+        pieces, self._pieces = self._pieces, []
+        for learned, gradients in pieces:
+            learned.add(gradients)
+
+
+_DEFERRED: ContextVar[DeferredGradients | None] = ContextVar("deferred gradients", default=None)
+
+
+@contextmanager
+def defer_gradients() -> Iterator[DeferredGradients]:
+    """Collect the gradients that this thread would add to the parameters'.
+
+    Threads that compute at once would add in an order that differs from run to run. Added afterwards in one order, the
+    sums are bit-equal to those of the same work done in this order by one thread.
+    """
+    deferred = DeferredGradients()
+    token = _DEFERRED.set(deferred)
+    try:
+        yield deferred
+    finally:
+        _DEFERRED.reset(token)
 
 
 class LearnedParameters:
@@ -41,7 +78,11 @@ class LearnedParameters:
         return of_parameters, tuple(next(gradients) if x.requires_grad else None for x in inputs)
 
     def add(self, gradients: Gradients) -> None:
-        """Add a piece's gradients to the parameters', which stay where they are."""
+        """Add a piece's gradients to the parameters', which stay where they are; see :func:`defer_gradients`."""
+        deferred = _DEFERRED.get()
+        if deferred is not None:
+            deferred.append(self, gradients)
+            return
         for parameter, gradient in zip(self._parameters, gradients, strict=True):
             if gradient is None:
                 continue

@@ -1,4 +1,4 @@
-"""Gradients by plain automatic differentiation, and by groups of snapshots in turn or pipelined."""
+"""Gradients by plain automatic differentiation, and by groups of snapshots in turn or at once."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from torch import Tensor
 
 from dtdg_lab.core.plans import SnapshotGroups
 from dtdg_lab.engine.backprop.evolving_weights import add_gradients_evolved
-from dtdg_lab.engine.backprop.gradients import Gradients, LearnedParameters
+from dtdg_lab.engine.backprop.gradients import DeferredGradients, LearnedParameters, defer_gradients
 from dtdg_lab.engine.backprop.time_blocks import add_gradients_blocks, add_gradients_stepwise
-from dtdg_lab.engine.parallel_map import parallel_map
 from dtdg_lab.engine.record_rows import GroupRow
 from dtdg_lab.engine.segment import SequenceSegment
 from dtdg_lab.engine.strategy import Step, StepMarks, StepResult, loss_sum
 from dtdg_lab.engine.views.sequence import SnapshotSequence
 from dtdg_lab.kernels.device_clock import DeviceClock, Stamp, clock_of
+from dtdg_lab.kernels.parallel_map import concurrent_map
 from dtdg_lab.models.base import DynamicModel, State
 from dtdg_lab.tasks.base import Task
 
@@ -76,7 +76,11 @@ def add_gradients_plain(run: SequenceSegment) -> Tensor:
     loss = _loss_if_it_fits(run)
     if loss is None:
         return add_gradients_stepwise(run)
-    loss.backward()
+    if run.sequence.collective:  # every rank runs all of backward, which exchanges rows
+        loss.backward()
+    else:
+        learned = LearnedParameters(run.model)
+        learned.add(learned.gradients([loss], [None], [])[0])
     return loss.detach()
 
 
@@ -113,35 +117,6 @@ def _snapshot(run: SequenceSegment, t: int, state: State) -> tuple[Tensor | None
     return run.loss_of(t, h), state
 
 
-# Two snapshot groups of a rank side by side: both are forward before either is backward, so both are in memory.
-
-
-def add_gradients_pipelined(runs: Sequence[SequenceSegment]) -> Tensor:
-    """Add the gradients of several runs' losses to the parameters', and return the sum of the losses.
-
-    Forward of all of them, on as many threads as there are, then backward of all of them. Each run is differentiated
-    as it is written down, with all its activations kept, as each of BLAD's processes does.
-
-    Args:
-        runs: of one model and sequence.
-    """
-    if not runs:
-        return torch.zeros((), dtype=torch.float64)
-    device, learned = runs[0].sequence.device, LearnedParameters(runs[0].model)
-
-    def forward(run: SequenceSegment) -> Tensor:
-        with torch.enable_grad():  # threads begin with the default of their own
-            return plain_loss(run)
-
-    def backward(loss: Tensor) -> Gradients:
-        return learned.gradients([loss], [None], [])[0]
-
-    losses = parallel_map(forward, runs, device=device)
-    for gradients in parallel_map(backward, losses, device=device):
-        learned.add(gradients)
-    return torch.stack([loss.detach() for loss in losses]).sum()
-
-
 # Loss and gradients of groups of consecutive snapshots, each from the initial state: what the group layouts share.
 
 
@@ -168,6 +143,31 @@ def bring(run: SequenceSegment) -> None:
         run.sequence.stacks(run.snapshots, layer)
 
 
+# Several snapshot groups of a rank at once: all of them are in memory.
+
+
+def add_gradients_concurrently(runs: Sequence[SequenceSegment]) -> list[Tensor]:
+    """Add the gradients of several runs' losses to the parameters', and return the losses.
+
+    Each run has a thread of its own, and a stream of its own on a GPU. It is differentiated like a single one. Losses
+    and gradients are bit-equal to those of the runs one by one.
+
+    Args:
+        runs: of one model; each has a sequence of its own, because views are built on first use by one thread.
+
+    References: DyGNeX section 5.1 and appendix I (BLAD: two processes on a GPU, one for each of two snapshot groups).
+    """
+
+    def compute(run: SequenceSegment) -> tuple[Tensor, DeferredGradients]:
+        with torch.enable_grad(), defer_gradients() as deferred:  # threads begin with the default of their own
+            return HOW[run.model.memory](run), deferred
+
+    results = concurrent_map(compute, runs, device=runs[0].sequence.device)
+    for _, deferred in results:
+        deferred.add()
+    return [loss for loss, _ in results]
+
+
 @dataclass(slots=True)
 class GroupRunner:
     """Forward and backward of whole groups.
@@ -180,8 +180,7 @@ class GroupRunner:
         task: what is predicted.
         groups: K groups of consecutive snapshots.
         loss_at: ``last`` or ``all`` snapshots of a group.
-        pipelined: whether a step's groups are in work together (:mod:`dtdg_lab.engine.backprop.reference`), or one
-        by one.
+        twins: sequences of the same data for further groups that are computed at once; none for one group at a time.
         device_clock: clock of the sequence's device, such as the group's; a new one if None.
         clock: times the groups.
     """
@@ -191,7 +190,7 @@ class GroupRunner:
     task: Task
     groups: SnapshotGroups
     loss_at: str
-    pipelined: bool = False
+    twins: Sequence[SnapshotSequence] = ()
     device_clock: DeviceClock | None = None
     clock: GroupClock = field(init=False)
 
@@ -199,26 +198,27 @@ class GroupRunner:
         self.clock = GroupClock(self.device_clock or clock_of(self.sequence.device))
 
     def compute(self, work: Step, marks: StepMarks) -> StepResult:
-        """Add the gradients of a step's groups to the parameters; one group's graph is alive at a time, or all are."""
-        runs = [self._run(group) for group in work.groups]
+        """Add the gradients of a step's groups to the parameters, of as many groups at once as there are sequences."""
+        sequences = (self.sequence, *self.twins)
+        runs = [self._run(group, sequences[index % len(sequences)]) for index, group in enumerate(work.groups)]
         marks("batch")
         for run in runs:
             bring(run)
         marks("transfer")
-        losses = []
-        if self.pipelined:
-            with self.clock.of(work.groups):
-                losses.append(add_gradients_pipelined(runs))
-        else:
-            for group, run in zip(work.groups, runs, strict=True):
-                with self.clock.of([group]):
-                    losses.append(HOW[self.model.memory](run))
+        losses: list[Tensor] = []
+        for first in range(0, len(runs), len(sequences)):
+            at_once = slice(first, first + len(sequences))
+            with self.clock.of(work.groups[at_once]):
+                if self.twins:
+                    losses += add_gradients_concurrently(runs[at_once])
+                else:
+                    losses.append(HOW[self.model.memory](runs[first]))
         return StepResult(
             loss_sum(losses, self.sequence.device),
             len(runs),
             self.sequence.own * sum(len(run.snapshots) for run in runs),
         )
 
-    def _run(self, group: int) -> SequenceSegment:
+    def _run(self, group: int, sequence: SnapshotSequence) -> SequenceSegment:
         snapshots = range(int(self.groups.start[group]), int(self.groups.stop[group]))
-        return SequenceSegment(self.model, self.sequence, self.task, snapshots, self.loss_at)
+        return SequenceSegment(self.model, sequence, self.task, snapshots, self.loss_at)

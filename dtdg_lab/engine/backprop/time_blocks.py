@@ -14,11 +14,11 @@ from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.engine.backprop.gradients import Gradients, LearnedParameters
 from dtdg_lab.engine.backprop.timeline import TimeBlock, Timeline
 from dtdg_lab.engine.exchange.redistribution import AllToAllPhase, BlockRows
-from dtdg_lab.engine.parallel_map import parallel_map
 from dtdg_lab.engine.segment import SequenceSegment
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.engine.views.snapshot_view import SnapshotView
+from dtdg_lab.kernels.parallel_map import STEP_NUMBERS, parallel_map
 from dtdg_lab.models.base import State
 
 if TYPE_CHECKING:
@@ -37,10 +37,8 @@ T = TypeVar("T")
 # their gradients. Exact, whatever the pieces.
 
 
-# Numbers in one snapshot's rows of a piece: few enough for a step's dozen arrays to fit a core's cache, enough for
-# calls not to matter; a GPU should be filled. Constants, because results depend on them bit for bit.
-STEP_NUMBERS = {"cpu": 64_000, "cuda": 8_388_608}
-PIECE_NUMBERS = {"cpu": 4_194_304, "cuda": 67_108_864}  # of all S snapshots: bounds what a piece keeps for backward
+# of a piece in all S snapshots: bounds what it keeps for backward; a constant, like STEP_NUMBERS
+PIECE_NUMBERS = {"cpu": 4_194_304, "cuda": 67_108_864}
 
 Tensors = tuple[Tensor, ...]
 
@@ -526,13 +524,17 @@ class Blocks(Protocol):
         """Return a block's share of the loss, None where it takes none, and the state after it, with their history."""
 
 
-def add_gradients_checkpointed(blocks: Blocks, begin: State, *, device: str) -> Tensor:
+def add_gradients_checkpointed(
+    blocks: Blocks, begin: State, *, device: str, learned: LearnedParameters | None = None
+) -> Tensor:
     """Add the gradients of a run's loss to the parameters', and return the loss.
 
     Args:
         blocks: of the run.
         begin: the state before it, with its history where it is learned.
         device: where the loss is summed.
+        learned: the parameters, if only what reaches them needs a backward pass; None where ranks exchange rows in it,
+            since every rank must then run all of it.
 
     References: ESDG section 3.1 (gradient checkpoint). The last block is not computed twice.
     """
@@ -543,14 +545,14 @@ def add_gradients_checkpointed(blocks: Blocks, begin: State, *, device: str) -> 
     total = torch.zeros((), dtype=torch.float64, device=device)
     gradients: list[Tensor | None] = []  # of the state after the block
     for number in reversed(range(len(blocks))):
-        loss, gradients = _back(blocks, number, states.pop(), gradients)
+        loss, gradients = _back(blocks, number, states.pop(), gradients, learned)
         total += 0 if loss is None else loss
-    _backward(begin.tensors, gradients)
+    _backward(begin.tensors, gradients, [], learned)
     return total
 
 
 def _back(
-    blocks: Blocks, number: int, state: State, after: list[Tensor | None]
+    blocks: Blocks, number: int, state: State, after: list[Tensor | None], learned: LearnedParameters | None
 ) -> tuple[Tensor | None, list[Tensor | None]]:
     """One block forward and backward: its loss, and the gradient of the state before it."""
     leaves = State(tuple(tuple(x.requires_grad_() for x in layer) for layer in state.layers), state.per_vertex)
@@ -558,17 +560,25 @@ def _back(
     ends, seeds = end.tensors, after
     if loss is not None:
         ends, seeds = [*ends, loss], [*(seeds or [None] * len(ends)), torch.ones_like(loss)]
-    _backward(ends, seeds)
-    return None if loss is None else loss.detach(), [x.grad for x in leaves.tensors]
+    return None if loss is None else loss.detach(), _backward(ends, seeds, leaves.tensors, learned)
 
 
-def _backward(ends: list[Tensor], seeds: list[Tensor | None]) -> None:
-    """Backward from those ends that have a gradient and a history."""
+def _backward(
+    ends: list[Tensor], seeds: list[Tensor | None], leaves: list[Tensor], learned: LearnedParameters | None
+) -> list[Tensor | None]:
+    """Run backward from those ends that have a gradient and a history; return the gradients of the leaves."""
     seeded_ends = [
         (end, seed) for end, seed in zip(ends, seeds, strict=False) if seed is not None and end.requires_grad
     ]
+    if learned is not None:
+        gradients, of_leaves = learned.gradients(
+            [end for end, _ in seeded_ends], [seed for _, seed in seeded_ends], leaves
+        )
+        learned.add(gradients)
+        return list(of_leaves)
     if seeded_ends:
         torch.autograd.backward([end for end, _ in seeded_ends], [seed for _, seed in seeded_ends])
+    return [x.grad for x in leaves]
 
 
 # Gradient checkpointing by snapshot: states are kept, and snapshots are recomputed in the backward pass.
@@ -588,7 +598,10 @@ def add_gradients_stepwise(
         turn: called when a block begins, with its pass: ``forward``, ``rerun`` (recompute) or ``backward``.
     """
     cut = blocks or [range(t, t + 1) for t in run.snapshots]
-    return add_gradients_checkpointed(_Snapshots(run, cut, turn), run.initial_state(), device=run.sequence.device)
+    learned = None if run.sequence.collective else LearnedParameters(run.model)
+    return add_gradients_checkpointed(
+        _Snapshots(run, cut, turn), run.initial_state(), device=run.sequence.device, learned=learned
+    )
 
 
 class _Snapshots:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from torch import Tensor
 
-from dtdg_lab.engine.parallel_map import parallel_map
+from dtdg_lab.kernels.parallel_map import parallel_map
 
 if TYPE_CHECKING:
     from dtdg_lab.engine.views.snapshot_view import SnapshotView

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.engine.backprop.reference import HOW
-from dtdg_lab.engine.backprop.time_blocks import PIECE_NUMBERS, STEP_NUMBERS
+from dtdg_lab.engine.backprop.time_blocks import PIECE_NUMBERS
 from dtdg_lab.engine.minibatch.blocks import TargetBlocks
 from dtdg_lab.engine.minibatch.state_cache import Places, StateCache
 from dtdg_lab.engine.segment import SequenceSegment
@@ -23,6 +23,7 @@ from dtdg_lab.engine.views.replicated_sequence import OwnBest
 from dtdg_lab.engine.views.sequence import SnapshotSequence
 from dtdg_lab.engine.views.snapshot_view import SnapshotView
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
+from dtdg_lab.kernels.parallel_map import STEP_NUMBERS
 from dtdg_lab.kernels.uploads import as_tensor, upload
 from dtdg_lab.models.base import State
 from dtdg_lab.tasks.base import Rows

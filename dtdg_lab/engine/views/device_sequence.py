@@ -296,6 +296,19 @@ class DeviceSequence(StoredSequence):
             feed=feed,
         )
 
+    def twin(self) -> DeviceSequence:
+        """Return a sequence of the same data with views of its own, for another thread."""
+        settings = self.settings
+        return DeviceSequence(
+            self.graph,
+            device=self.device,
+            dtype=self.dtype,
+            kernel=settings.backend,
+            norm=settings.norm,
+            self_loops=settings.self_loops,
+            limits=settings.limits,
+        )
+
     def bring(self, snapshots: range) -> None:
         """Release earlier copies and transfer these snapshots, if there is a feed."""
         if self.feed is not None:

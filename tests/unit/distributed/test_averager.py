@@ -31,7 +31,7 @@ def test_a_choice_waits_for_a_round_and_a_version_does_not() -> None:
     asked.word = ControlState(1, 5)
     averager.control()
     assert averager.agreed == ControlState(1, 5)
-    assert averager.applied_rounds() == [Round(1, 2, 2, 2.0, 1, 5)], "two steps since it began"
+    assert averager.applied_rounds() == [Round(1, 2, 2, 1.0, 1, 5)]
     asked.word = ControlState(1, 6)
     averager.idle()
     assert (averager.agreed.choice, averager.step) == (5, 2)

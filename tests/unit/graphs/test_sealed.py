@@ -22,7 +22,7 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.engine.strategy import BuildContext
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.sealed import Seal, SealedArray, SealedGraph, begin_training, last_read, seal_of, sealed, unsealed
+from dtdg_lab.graphs.sealed import Seal, SealedArray, SealedGraph, last_read, seal_of, sealed, unsealed
 from dtdg_lab.graphs.split import split
 from dtdg_lab.systems.hybrid_batches.controller import BatchSizeController
 from dtdg_lab.tasks.classification import Classification
@@ -292,10 +292,8 @@ def test_training_and_validation_labels_read_as_they_are() -> None:
     assert unsealed(guarded) is graph and unsealed(graph) is graph
 
 
-def test_edges_are_sealed_when_training_begins_and_not_before() -> None:
+def test_edges_and_features_are_sealed_but_for_those_that_the_last_label_counts() -> None:
     guarded, graph, readable = guarded_graph()
-    assert guarded.snapshots[-1] is graph.snapshots[-1]  # plans are made by the whole sequence
-    begin_training(guarded)
     assert guarded.snapshots[readable] is graph.snapshots[readable]  # the last validation label
     assert np.array_equal(guarded.features[: readable + 1], graph.features[: readable + 1])
     for read in (
@@ -350,7 +348,6 @@ def test_labels_of_test_vertices_read_as_unknown_in_every_snapshot() -> None:
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda graph: pickle.loads(pickle.dumps(graph))])
 def test_a_copy_is_sealed_too(copied: Callable[[Any], Any]) -> None:
     guarded, graph, readable = guarded_graph()
-    begin_training(guarded)
     with guarded.seal.opened():
         other = copied(guarded)
     assert isinstance(other, SealedGraph) and not other.seal.is_open
@@ -363,7 +360,6 @@ def test_a_copy_is_sealed_too(copied: Callable[[Any], Any]) -> None:
 
 def test_a_graph_without_a_seal_has_one_that_seals_nothing() -> None:
     seal = seal_of(graph_of())
-    seal.plans = False
     seal.check_label("label", graph_of().num_snapshots - 1)
     seal.check_input("edges", graph_of().num_snapshots - 1)
 
@@ -408,13 +404,12 @@ def test_the_doors_to_the_test_part_are_few_and_known() -> None:
     found: dict[str, set[str]] = {}
     for file in package.rglob("*.py"):
         text = file.read_text(encoding="utf-8")
-        for door in ("seal_of(", "unsealed(", "for_a_hash(", "final=True"):
+        for door in ("seal_of(", "unsealed(", "final=True"):
             if re.search(rf"\b{re.escape(door)}", text) and file.name != "sealed.py":
                 found.setdefault(door, set()).add(str(file.relative_to(package)))
     assert found == {
         # the evaluation after the last step, and pictures of a model that is not trained any more
         "seal_of(": {"training/evaluation.py", "training/forward.py"},
-        "unsealed(": {"training/build.py"},  # partitions, which are made before anything is trained
-        "for_a_hash(": {"tasks/link_prediction.py"},
-        "final=True": {"training/evaluation.py", "training/loop.py"},
+        "unsealed(": {"training/build.py"},  # the training split, of which plans are made
+        "final=True": {"training/epoch_end.py", "training/evaluation.py"},
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dtdg_lab.graphs.training_graph import training_graph
 from dtdg_lab.partition import metis
 from dtdg_lab.partition.metis import union_graph
 from dtdg_lab.testing.example_graphs import graph_of
@@ -41,3 +42,10 @@ def test_isolated_vertices_even_out_the_counts() -> None:
     graph = graph_of(40, [[(u, v) for u in range(6) for v in range(u)], [(30, 31)]])
     assigned = metis.assign_metis(graph, 4)
     assert np.bincount(assigned.owner).tolist() == [10, 10, 10, 10]
+
+
+def test_all_vertices_are_alike_before_the_first_label() -> None:
+    classes = np.full((2, 3), -1, np.int16)
+    classes[1, 0] = 1
+    labelled = graph_of(3, [[], []], classes=classes)
+    assert np.allclose(metis.vertex_weights(training_graph(labelled, range(1))), 1 / 3)

@@ -33,10 +33,12 @@ from tests.labelled_graphs import (
 )
 
 
+def _seed(data: DynamicGraph) -> int:
+    return edge_seed(data.following[t] for t in SPLIT.train)
+
+
 def _samples(data: DynamicGraph, t: int, share: float = 0.1, negatives: int = 1) -> tuple[list, list]:
-    found = link_samples(
-        EdgeSet(data.following[t]), seed=edge_seed(data.following), t=t, share=share, negatives=negatives
-    )
+    found = link_samples(EdgeSet(data.following[t]), seed=_seed(data), t=t, share=share, negatives=negatives)
     pairs = list(zip(found.src.tolist(), found.dst.tolist(), strict=True))
     return pairs[: found.positives], pairs[found.positives :]
 
@@ -116,7 +118,7 @@ def test_link_scores_by_hand(part: str, head: str, monkeypatch: pytest.MonkeyPat
 def _reciprocal_by_hand(data: DynamicGraph, t: int, positives: list, score: Any, count: int) -> list[float]:
     sources = sorted({u for u, _ in positives})
     candidates = ranking_candidates(
-        EdgeSet(data.following[t]), np.array(sources, np.int32), seed=edge_seed(data.following), t=t, count=count
+        EdgeSet(data.following[t]), np.array(sources, np.int32), seed=_seed(data), t=t, count=count
     )
     found = []
     for u, v in positives:
@@ -225,14 +227,16 @@ def test_pairs_are_the_same_whatever_is_given_to_the_model() -> None:
     assert wanted == _pairs_asked(graph())
     assert wanted == _pairs_asked(graph(targets=np.zeros((TIMES, NODES), np.float32)))
     assert wanted == _pairs_asked(graph(classes=classes_of()))
-    first = _pairs_asked(_cut())
-    assert first == _pairs_asked(_cut(features="degrees"))
-    assert first == _pairs_asked(_cut(smoothing_window=4))
-    assert first == _pairs_asked(_cut(smoothing_window=2, features="constant"))
-    assert all(a != b for a, b in zip(first, _pairs_asked(_cut(edge_life=2)), strict=False))
+    cut = _pairs_asked(_cut())
+    assert cut == _pairs_asked(_cut(features="degrees"))
+    assert cut == _pairs_asked(_cut(smoothing_window=4))
+    assert cut == _pairs_asked(_cut(smoothing_window=2, features="constant"))
+    assert all(a != b for a, b in zip(cut, _pairs_asked(_cut(edge_life=2)), strict=False))
     windows = graph().following
-    later = graph(following=(*windows[:-1], windows[0]))  # other edges, and other draws from the same ones
-    assert all(a != b for t, (a, b) in enumerate(zip(wanted, _pairs_asked(later), strict=True)) if t not in EMPTY)
+    later = graph(following=(*windows[:-1], windows[0]))  # other edges of the test split
+    assert _pairs_asked(later)[:-1] == wanted[:-1] and _pairs_asked(later)[-1] != wanted[-1]
+    first = graph(following=(windows[-1], *windows[1:]))  # other edges of training, and other draws from the same ones
+    assert all(a != b for t, (a, b) in enumerate(zip(wanted, _pairs_asked(first), strict=True)) if t not in EMPTY)
 
 
 def test_the_seed_of_draws_is_made_of_edges() -> None:

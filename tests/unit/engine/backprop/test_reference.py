@@ -21,7 +21,6 @@ from dtdg_lab.engine.backprop import time_blocks as stepwise
 from dtdg_lab.engine.backprop.gradients import LearnedParameters
 from dtdg_lab.engine.backprop.reference import HOW, GroupRunner, plain_loss
 from dtdg_lab.engine.backprop.timeline import Timeline
-from dtdg_lab.engine.parallel_map import parallel_map
 from dtdg_lab.engine.segment import SequenceSegment
 from dtdg_lab.engine.strategy import Step, StepMarks
 from dtdg_lab.engine.views import device_sequence
@@ -29,6 +28,7 @@ from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.device_memory import USUAL_LIMITS
+from dtdg_lab.kernels.parallel_map import parallel_map
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.tasks.base import Task
 from dtdg_lab.testing.strategies import RecordingMarks

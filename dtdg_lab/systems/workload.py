@@ -126,7 +126,13 @@ class Facts:
         config = self.config
         live_settings = {name: config[name] for name in partition_settings(config["partitioner"])}
         return make_partition(
-            config["partitioner"], self.graph, config.parts, hops=self.reach, seed=config.seed, **live_settings
+            config["partitioner"],
+            self.graph,
+            config.parts,
+            snapshots=self.train,
+            hops=self.reach,
+            seed=config.seed,
+            **live_settings,
         )
 
     def measured(self, partition: Partition) -> PartitionMeasures:

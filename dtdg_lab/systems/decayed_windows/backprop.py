@@ -17,9 +17,9 @@ from dtdg_lab.engine.backprop.time_blocks import BoundaryState, Layer, Tensors
 from dtdg_lab.engine.backprop.timeline import TimeBlock
 from dtdg_lab.engine.exchange.overlap import Pace, SpatialTask
 from dtdg_lab.engine.exchange.redistribution import AllToAllPhase, BlockRows, Moved, OfRows, OfStack
-from dtdg_lab.engine.parallel_map import parallel_map
 from dtdg_lab.engine.segment import SequenceSegment
 from dtdg_lab.engine.views.snapshot_view import OneVertex, SnapshotView
+from dtdg_lab.kernels.parallel_map import parallel_map
 from dtdg_lab.kernels.recurrence import at_rest, by_snapshot, newest
 from dtdg_lab.models.base import DynamicModel, State
 from dtdg_lab.systems.decayed_windows.shrinking import SurvivalRows

@@ -31,7 +31,7 @@ def window_pictures(system: System, graph: DynamicGraph) -> list[CaptionedFigure
     facts = _facts(graph, window, Shape(full, OPTIONS["alpha"].default, OPTIONS["decay"].default))
     highlighted = f"flaredtdg, {facts.shape.decay}" if decays else system.name
     return [
-        _window_card(facts),
+        window_card(facts),
         compared_bars(
             "Rows of nodes in a window",
             "rows",
@@ -65,7 +65,8 @@ def sampled_pictures(system: System, graph: DynamicGraph) -> list[CaptionedFigur
     ]
 
 
-def _window_card(facts: TrapezoidFacts) -> CaptionedFigure:
+def window_card(facts: TrapezoidFacts) -> CaptionedFigure:
+    """Return the share of nodes that each snapshot of a window keeps."""
     shares = np.round(100 * np.array(facts.shares()), 2)
     snapshots, border = np.arange(facts.window), facts.window - facts.full
     kinds = (

@@ -21,7 +21,6 @@ from dtdg_lab.engine.backprop import evolving_weights, time_blocks
 from dtdg_lab.engine.backprop.timeline import TimeBlock, Timeline
 from dtdg_lab.engine.exchange.redistribution import AllToAllPhase, BlockRows, Moved, OfRows
 from dtdg_lab.engine.minibatch.neighbour_sampling import Drawing, SampledPart, SampledSnapshot, check_in_edges
-from dtdg_lab.engine.parallel_map import parallel_map
 from dtdg_lab.engine.segment import SequenceSegment
 from dtdg_lab.engine.strategy import (
     BuildContext,
@@ -38,6 +37,7 @@ from dtdg_lab.engine.views.sequence import SnapshotSequence
 from dtdg_lab.engine.views.snapshot_view import NeighbourRows, SnapshotView
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
+from dtdg_lab.kernels.parallel_map import parallel_map
 from dtdg_lab.kernels.uploads import upload
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.systems.decayed_windows.window import BatchRow

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.preparation import track
-from dtdg_lab.engine.backprop.time_blocks import STEP_NUMBERS
 from dtdg_lab.engine.capabilities import Carries, DecisionRow, DescribesMemory, Reconfigurable, Tunable
 from dtdg_lab.engine.exchange.exchanger import Exchanger
 from dtdg_lab.engine.exchange.halo import HaloSequence, own_nodes
@@ -26,6 +26,7 @@ from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, 
 from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.engine.views.sequence import NumberedSequence
 from dtdg_lab.engine.views.snapshot_view import SnapshotView
+from dtdg_lab.kernels.parallel_map import STEP_NUMBERS
 from dtdg_lab.kernels.uploads import as_tensor
 from dtdg_lab.models.base import State
 from dtdg_lab.records.events import Event
@@ -35,7 +36,7 @@ from dtdg_lab.systems.decayed_windows.chunks import Chunking, chunking_event, sh
 from dtdg_lab.systems.decayed_windows.events import Shape, TrapezoidFacts
 from dtdg_lab.systems.decayed_windows.shrinking import ShrunkenViews, SurvivalOrder, SurvivalRows, survival_order
 from dtdg_lab.systems.decayed_windows.window import BatchRow, Trapezoid, Window, segments, window_at
-from dtdg_lab.systems.decayed_windows.workload import RowMemory, largest_piece, probe_shapes
+from dtdg_lab.systems.decayed_windows.workload import RowMemory, largest_piece, probe_shapes, windows_volume
 from dtdg_lab.training.memory import peak_bytes
 from dtdg_lab.training.partition import partition_event
 
@@ -326,12 +327,28 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
         """Return the partition, its chunks, and the shape of the windows."""
         context = self.context
         assert context.partition is not None
-        share = self.shape.full / max(len(context.train), 1)  # a snapshot is full in K of an epoch's steps
         return [
-            partition_event(context, full_share=share),
+            partition_event(context, sent=self._sent_bytes()),
             chunking_event(context.config["chunker"], context.graph, context.partition, self.chunking),
             self._window_event(),
         ]
+
+    def _sent_bytes(self) -> dict[str, NDArray[np.floating]]:
+        """Return the bytes of halo rows of the mean step of the run's epochs, pass -> (L, R, R)."""
+        context = self.context
+        assert context.partition is not None
+        steps = [step for epoch in range(context.config.epochs) for step in self.epoch(epoch)]
+        volume = windows_volume(
+            context.graph.snapshots,
+            context.partition.on_ranks(self._group.size),
+            context.model.facts,
+            [window_at(step.segment, step.target, self.shape, after=step.after) for step in steps],
+            first=context.train.start,
+            loss_at=self._loss_at,
+            reuse=context.config["halo_reuse"],
+        )
+        sent_bytes = volume.bytes(np.dtype(context.config["dtype"]).itemsize)
+        return {name: sent_bytes[name] / max(len(steps), 1) for name in ("forward", "backward")}
 
     def _window_event(self) -> Event:
         """Return the shape of the windows, with all chunks taken as equally large."""

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
+from dtdg_lab.config.model_facts import ModelFacts, Pull
 from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.rng import generator
 from dtdg_lab.engine.minibatch.neighbour_sampling import sampled_edges, sampling_key
 from dtdg_lab.graphs.snapshot import Snapshot, read_only
-from dtdg_lab.partition.measures import pulled_rows
+from dtdg_lab.partition.measures import Counts, pulled_rows
+from dtdg_lab.partition.volume import Volume, pulled_volume
 from dtdg_lab.systems.decayed_windows.window import WHOLE_CHUNKS, Trapezoid, Window, epoch_windows, fitting_chunks
 from dtdg_lab.systems.workload import EpochWork, Facts, Numbers, on_largest, on_ranks, plain_work
 
@@ -53,13 +55,22 @@ def window_work(facts: Facts) -> EpochWork:
         [owned * _rows_share(largest, chunks), _edges(largest, chunks, of_snapshots, facts.train.start)], axis=1
     )
     snapshots = share * sum(len(window.snapshots) for window in windows)
+    halo = windows_volume(
+        facts.snapshots,
+        placed,
+        facts.model,
+        windows,
+        first=facts.train.start,
+        loss_at=config["loss_at"],
+        reuse=config["halo_reuse"],
+    )
     return plain_work(
         facts,
         steps=len(per_epoch[0]),
         edges=np.asarray(edges, float),
         rows=owned * rows_share,
         snapshots=snapshots,
-        sent=_full_halo(facts, placed, windows) * share if ranks > 1 else np.zeros((1, 1)),
+        sent=sum((sent.sum(axis=0) for sent in halo.bytes(facts.itemsize).values()), np.zeros((ranks, ranks))) * share,
         alive=alive,
         exchanges=0 if ranks == 1 else round(share * 2 * len(facts.pulled) * sum(window.full for window in windows)),
         held_bytes=measures.halo_bytes.astype(float),
@@ -124,19 +135,49 @@ def _edges(batch: Window, chunks: int, edges: Numbers, first: int) -> Numbers:
     return np.asarray(shares @ of_batch, float)
 
 
-def _full_halo(facts: Facts, placed: Partition, batches: list[Window]) -> Numbers:
-    """Return the (R, R) bytes of halo rows of the batches' full snapshots, forward and backward."""
-    times = np.zeros(len(facts.train))
-    for batch in batches:
-        newest = batch.snapshots.stop - facts.train.start
-        times[newest - batch.full : newest] += 1
-    sent = np.zeros((facts.ranks, facts.ranks))
-    by_direction = {direction: pulled_rows(facts.snapshots, placed, direction) for direction in facts.directions}
-    for pull in facts.pulled:
-        rows = np.tensordot(times, by_direction[pull.direction], axes=1) * (pull.width * facts.itemsize)
-        ahead = not (pull.of_features and facts.config["halo_reuse"])
-        sent += rows * ahead + rows.T * pull.learned
-    return sent
+def windows_volume(
+    snapshots: Sequence[Snapshot],
+    placed: Partition,
+    facts: ModelFacts,
+    windows: Iterable[Window],
+    *,
+    first: int,
+    loss_at: str,
+    reuse: bool,
+) -> Volume:
+    """Count the halo rows of windows, short ones included: full snapshots exchange rows, decayed ones do not.
+
+    With the loss at the last snapshot, models without states of nodes compute it alone, and if weights evolve with the
+    nodes, nothing else reads the last layer. No gradient of a state is sent for the oldest snapshot of a window.
+
+    Args:
+        snapshots: the training snapshots.
+        placed: partition of their nodes onto the ranks.
+        facts: facts of the model.
+        windows: windows of training snapshots.
+        first: number of the first training snapshot.
+        loss_at: ``last`` or ``all``, the snapshots of a window that have a loss.
+        reuse: whether pulls of the data alone are cached.
+    """
+    exchanged, newest, oldest = np.zeros((3, len(snapshots)), np.int64)
+    is_last = loss_at == "last"
+    for window in windows:
+        full = 1 if is_last and facts.memory in ("weights", "none") else window.full
+        target = window.target - first
+        exchanged[target + 1 - full : target + 1] += 1
+        newest[target] += 1
+        oldest[window.snapshots.start - first] += full == len(window.snapshots)
+    last_layer = len(facts.layer_hops) - 1 if is_last and facts.memory == "weights_from_data" else None
+
+    def moved(pull: Pull, rows: Counts) -> dict[str, Counts]:
+        returned = newest if pull.layer == last_layer else exchanged - oldest * (not pull.at_first)
+        ahead = not (reuse and pull.of_features)
+        return {
+            "forward": np.tensordot(exchanged, rows, axes=1) * ahead,
+            "backward": np.tensordot(returned, rows, axes=1).T * pull.learned,
+        }
+
+    return pulled_volume(snapshots, placed, facts.pulls, placed.parts, moved)
 
 
 def _copies(facts: Facts, dealt: Partition, fanout: int) -> tuple[Numbers, Numbers]:

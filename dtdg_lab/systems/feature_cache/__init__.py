@@ -77,7 +77,7 @@ class FeatureCacheFamily(SystemFamily):
         return cache_tiles(tables)
 
     def suggestions(self, config: RunConfig) -> Sequence[Suggestion]:
-        """Return suggestions: slow links, a long window, the paper's policy, a small cache."""
+        """Return suggestions: slow links, a long window, the paper's network, a small cache."""
         from dtdg_lab.systems.feature_cache.charts.tiles import cache_suggestions
 
         return cache_suggestions(config)

@@ -21,20 +21,36 @@ from dtdg_lab.visualization.traces import Attributes, box, colour_bar, heat
 
 PARTS = 2
 GROUPS = 10
+SHARES_OF_A_BATCH = ("batch_snapshots", "batch_nodes")
 
 
 def batch_pictures(system: System, graph: DynamicGraph) -> list[CaptionedFigure]:
     """Return the batch of one step as the system's sampler draws it, and the load of its targets in every partition."""
-    shares = [float(system.defaults.get(name, OPTIONS[name].default)) for name in ("batch_snapshots", "batch_nodes")]
-    partition = make_partition(system.parts["partition"], graph, PARTS, hops=2)
-    loads, snapshots = vertex_loads(graph, 2), graph.num_snapshots
+    snapshots, nodes = (float(system.defaults.get(name, OPTIONS[name].default)) for name in SHARES_OF_A_BATCH)
+    partitioner = system.parts["partition"]
+    loads = vertex_loads(graph, 2)
+    return [batch_card(graph, snapshots, nodes, partitioner=partitioner), _loads(partitioner, loads, graph)]
+
+
+def batch_card(graph: DynamicGraph, snapshots: float, nodes: float, *, partitioner: str = "metis") -> CaptionedFigure:
+    """Return a hybrid batch beside the two that it replaces.
+
+    Args:
+        graph: T snapshots of N nodes, in two parts.
+        snapshots: share of the snapshots in a batch, N_S.
+        nodes: share of a part's nodes in a batch, N_V.
+        partitioner: makes the parts.
+    """
+    shares = [snapshots, nodes]
+    partition = make_partition(partitioner, graph, PARTS, hops=2)
+    loads, count = vertex_loads(graph, 2), graph.num_snapshots
     part_nodes = [np.flatnonzero(partition.owner == part) for part in range(PARTS)]
     grouped = [load_groups(loads[vertices], np.arange(len(vertices)), GROUPS) for vertices in part_nodes]
-    batches = {part: _batch(part, groups, shares, snapshots) for part, groups in enumerate(grouped)}
+    batches = {part: _batch(part, groups, shares, count) for part, groups in enumerate(grouped)}
     sizes = [batch.targets for batch in batches.values()]
     facts = HybridFacts(
         sizes=(SizeFacts(len(batches[0].snapshots), min(sizes), max(sizes), (shares[0], shares[1])),),
-        snapshots=snapshots,
+        snapshots=count,
         first=0,
         nodes=graph.num_nodes,
         candidates=tuple(len(groups) for groups in grouped),
@@ -48,10 +64,9 @@ def batch_pictures(system: System, graph: DynamicGraph) -> list[CaptionedFigure]
         deviation=None,
         cache_bytes=None,
     )
-    hybrid, nodes, snapshot_nodes = target_counts(facts, batches)
-    beside = f"its nodes in all snapshots {nodes:,}, all nodes in its snapshots {snapshot_nodes:,}"
-    caption = f"A hybrid batch has {hybrid:,} targets, {beside}."
-    return [(kinds_figure(facts, batches), caption), _loads(system.parts["partition"], loads, graph)]
+    hybrid, of_nodes, of_snapshots = target_counts(facts, batches)
+    beside = f"its nodes in all snapshots {of_nodes:,}, all nodes in its snapshots {of_snapshots:,}"
+    return kinds_figure(facts, batches), f"A hybrid batch has {hybrid:,} targets, {beside}."
 
 
 def _batch(part: int, groups: LoadGroups, shares: list[float], snapshots: int) -> PartBatch:
@@ -125,7 +140,7 @@ def kinds_figure(facts: HybridFacts, batches: Mapping[int, PartBatch]) -> Figure
         fields += [box((start - 0.5, start + width - 0.5), edges, **style) for start in starts]
         data += _part_fields(facts, batch, top, starts)
     ticks = {"tickvals": [0.0, 0.1, 0.4, 1.0], "ticktext": ["0", "10%", "40%", "all"]}
-    data[0] |= {"showscale": True, "colorbar": colour_bar("share that are targets", **ticks)}
+    data[0] |= {"showscale": True, "colorbar": colour_bar("targets", **ticks)}
     plain = {"showgrid": False, "showline": False}
     ends = [-0.5 - 0.02 * width, starts[-1] + width - 0.5 + 0.02 * width]
     across = {"tickvals": places, "ticktext": names, "tickangle": 0, "range": ends, **plain}

@@ -361,7 +361,7 @@ def build(context: BuildContext) -> HybridBatchStrategy:
     limit_bytes = int(config["batch_state_gib"] * GIB) // len(context.parts)
     shape = replace(block_shape(model.facts, norm=config["norm"]), places=is_cached)
     run = partial(TargetRun, model, task=task, loss_at="all")
-    loads = vertex_loads(graph, shape.hops)
+    loads = vertex_loads(context.graph, shape.hops)
     parts = []
     for number, sequence in zip(context.parts, sequences, strict=True):
         own = partition.vertices(number)

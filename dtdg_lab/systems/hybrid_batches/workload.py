@@ -23,11 +23,11 @@ def hybrid_work(facts: Facts) -> EpochWork:
 
     With a batch-size controller, the mean over its sizes. Batches from a reservoir count as new ones.
 
-    References: DynaHB section 5, definition 3.
+    References: DynaHB section 5.1, definition 3.
     """
     config, ranks = facts.config, facts.ranks
     partition = facts.partition()
-    loads = vertex_loads(facts.graph, facts.reach)
+    loads = vertex_loads(facts.graph, facts.reach, snapshots=facts.train)
     shares = [(config["batch_snapshots"], config["batch_nodes"])]
     if config["batch_policy"] != "none":
         shares = list(grid(config["snapshot_sizes"], config["node_sizes"]))

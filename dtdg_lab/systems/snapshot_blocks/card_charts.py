@@ -31,7 +31,7 @@ def snapshot_pictures(system: System, graph: DynamicGraph) -> list[CaptionedFigu
     plan = SnapshotBlocks(range(graph.num_snapshots), BLOCKS, RANKS, graph.num_nodes, row_ranks)
     redistribution = ((0, "forward", "to_vertices", HIDDEN),)
     facts = BlockFacts.of(plan, "snapshot", requested=plan.blocks, predicted={}, collectives=redistribution, note="")
-    within, over_time = owner_maps(facts, facts.blocks)
+    within, over_time = owner_figures(facts)
     bytes_by_pass = {
         pass_name: layers.sum(axis=0).astype(np.float64) for pass_name, layers in _volume(plan, graph).bytes().items()
     }
@@ -46,13 +46,19 @@ def snapshot_pictures(system: System, graph: DynamicGraph) -> list[CaptionedFigu
         else "The volume does not depend on edges; pairs differ only if snapshots do not divide evenly."
     )
     return [
-        (
-            _map_figure("Within a snapshot: ranks own snapshots", facts, within),
-            WITHIN_GROUPS if row_ranks > 1 else WITHIN,
-        ),
-        (_map_figure("Over time: ranks own nodes", facts, over_time), OVER_TIME),
+        (within, WITHIN_GROUPS if row_ranks > 1 else WITHIN),
+        (over_time, OVER_TIME),
         (traffic_card(None, Traffic(bytes_by_pass)), caption),
     ]
+
+
+def owner_figures(facts: BlockFacts) -> tuple[Figure, Figure]:
+    """Return who owns each row within snapshots, and who owns it over time."""
+    within, over_time = owner_maps(facts, facts.blocks)
+    return (
+        _map_figure("Within a snapshot: ranks own snapshots", facts, within),
+        _map_figure("Over time: ranks own nodes", facts, over_time),
+    )
 
 
 def _map_figure(title: str, facts: BlockFacts, owners: OwnerMap) -> Figure:

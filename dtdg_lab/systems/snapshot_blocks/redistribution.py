@@ -15,8 +15,8 @@ from dtdg_lab.core.plans import SnapshotBlocks, share
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.exchange.exchanger import Exchanger, Started
 from dtdg_lab.engine.exchange.redistribution import AllToAllPhase, BlockRows, Moved, OfRows, OfStack
-from dtdg_lab.engine.parallel_map import parallel_imap
 from dtdg_lab.engine.views.device_sequence import stack_ranges
+from dtdg_lab.kernels.parallel_map import parallel_imap
 
 # Rows of whole snapshots become rows of some nodes in all snapshots by an all-to-all, and return by another one.
 #

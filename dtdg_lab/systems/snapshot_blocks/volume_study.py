@@ -161,7 +161,7 @@ def estimate_volumes(
     outcomes = []
     for name, plan in product(of_model, plans):
         on, facts = smooth if name in smooths else graph, model_facts(name, features, hidden, layers)
-        partition = make_partition("hypergraph", on, plan.ranks, seed=seed, imbalance=imbalance)
+        partition = make_partition("hypergraph", on, plan.ranks, snapshots=train, seed=seed, imbalance=imbalance)
         outcomes.append(_row_volume_study(name, on, plan, some=of_model[name], facts=facts, partition=partition))
     size = f"{graph.num_nodes:,} nodes with {features} features; {layers} layer{'s' * (layers > 1)}, hidden {hidden}"
     described = (

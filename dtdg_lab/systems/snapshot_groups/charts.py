@@ -45,7 +45,7 @@ def imbalance_figure(tables: RunTables, options: ChartOptions) -> Figure:
     epochs = balance_by_epoch(tables)
     ratios = np.divide(
         epochs["critical_s"], epochs["own_s"], out=np.full(len(epochs), np.nan), where=epochs["own_s"] > 0
-    )
+    ).round(5)  # the last bits of sums follow the order in which records are read
     hover = "epoch %{customdata}: %{y:.3f} times the mean"
     data = _over_time(epochs, options, [("slowest rank", ratios, EDGE_COLOUR, hover)])
     top = float(np.nanmax(ratios, initial=1.1)) - 1

@@ -41,8 +41,8 @@ class SnapshotGroupStrategy(Strategy, Replannable, ObservesSteps):
     """Each part computes its scheduled groups from a zero state; the gradients of a step are averaged.
 
     Args:
-        context: the run's model, graph, task and settings; every kind of memory is exact. With option ``pipelined`` the
-            groups of a step are computed concurrently, with all their activations in memory (BLAD).
+        context: the run's model, graph, task and settings; every kind of memory is exact. With option ``pipelined``
+            ``groups_per_rank`` groups are computed at once, each from its own copy of the data (BLAD).
         scheduling: assigns groups to parts and steps.
     """
 
@@ -50,13 +50,14 @@ class SnapshotGroupStrategy(Strategy, Replannable, ObservesSteps):
 
     def __init__(self, context: BuildContext, scheduling: GroupScheduling) -> None:
         config, self.scheduling, self._parts = context.config, scheduling, context.parts
+        at_once = config["groups_per_rank"] if config["pipelined"] else 1
         self._runner = GroupRunner(
             context.model,
             context.sequence,
             context.task,
             scheduling.groups,
             config["loss_at"],
-            config["pipelined"],
+            [context.sequence.twin() for _ in range(at_once - 1)],
             context.group.device_clock,
         )
         self._group_times = config["group_times"]

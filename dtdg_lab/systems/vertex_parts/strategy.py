@@ -48,7 +48,7 @@ class HaloStrategy(Strategy, DescribesMemory):
         plan: time blocks for gradient checkpointing; every rank has all snapshots of a block.
         block_memory: memory of a step by number of blocks, if it was measured.
 
-    References: ADGNN-T as DynaHB section 7.1 describes it (node parts, communication, no redundant computation).
+    References: ADGNN-T as DynaHB section 6.1 describes it (node parts, communication, no redundant computation).
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class ReplicatedStrategy(Strategy):
     Raises:
         UnsupportedError: the task needs all nodes at once.
 
-    References: DynaHB section 4.1 (L-layer neighbourhoods cached on every worker); section 7.1, baseline PyGT-Dist.
+    References: DynaHB section 4.1 (L-layer neighbourhoods cached on every worker); section 6.1, baseline PyGT-Dist.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ PULLED_ALONE = ("per_vertex", "weights", "none")  # memories for which ranks onl
 def halo_work(facts: Facts) -> EpochWork:
     """Predict the work of parts that own nodes and exchange rows of remote neighbours at every aggregation.
 
-    References: ESDG section 4.1; ADGNN-T as DynaHB section 7.1 has it.
+    References: ESDG section 4.1; ADGNN-T as DynaHB section 6.1 has it.
     """
     config, ranks = facts.config, facts.ranks
     partition = facts.partition()

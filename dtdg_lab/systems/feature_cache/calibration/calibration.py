@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -40,8 +41,8 @@ PARTS = 4
 ROW_BYTES = MappingProxyType({"ogbn-products": 400.0, "reddit": 2408.0})
 STEP_MODELS = MappingProxyType(
     {
-        "reddit": StepTimeModel(92.6741, 7.80076, 41.0313, 497.845, -0.166815, 11.6198, 5124.05),
-        "ogbn-products": StepTimeModel(124.336, 10.8026, 104.684, 185.516, 0.189431, 11.6198, 5124.05),
+        "reddit": StepTimeModel(92.6715, 7.80078, 41.003, 499.674, -0.163672, 11.6038, 5145.07),
+        "ogbn-products": StepTimeModel(124.426, 10.8019, 104.665, 185.854, 0.18949, 11.6038, 5145.07),
     }
 )
 RPC = MappingProxyType(
@@ -161,19 +162,16 @@ class Calibration:
         names = list(self.cells) if only is None else [self._resolve_dataset(only)]
         for name in names:
             if name not in self._errors:
-                cells, same_condition = self.cells[name], lambda cell, omitted: cell.condition == omitted.condition
-                without = (
-                    left_out(self.cells, name, lambda cell, omitted: cell is omitted),
-                    left_out(self.cells, name, same_condition),
-                )
+                cells = self.cells[name]
+                without = [left_out(self.cells, name, same) for same in (operator.is_, *_SAME)]
                 self._errors[name] = _cell_errors(cells, cells, predicted_ms(self.steps[name], cells), *without)
         return [error for name in names for error in self._errors[name]]
 
     def errors_on(self, source: str | Path | Iterable[Mapping[str, Any]]) -> list[CellError]:
         """Return held-out cells with their predictions, which :func:`regrets` also accepts.
 
-        ``cell_out_ms`` is the prediction itself, and ``condition_out_ms`` the prediction of a fit without the
-        condition.
+        ``cell_out_ms`` is the prediction itself; ``condition_out_ms`` and ``window_out_ms`` are predictions of fits
+        without the cell's condition and without its window.
 
         Args:
             source: as in :func:`calibrate`, with calibrated datasets only.
@@ -185,11 +183,9 @@ class Calibration:
         errors = []
         for dataset, held_out in read_steps(source).items():
             fitted_cells = self.cells.get(self._resolve_dataset(dataset), ())
-            without = left_out(
-                self.cells, dataset, lambda cell, omitted: cell.condition == omitted.condition, targets=held_out
-            )
+            without = [left_out(self.cells, dataset, same, targets=held_out) for same in _SAME]
             predicted = predicted_ms(self.steps[dataset], held_out)
-            errors += _cell_errors(held_out, fitted_cells, predicted, predicted, without)
+            errors += _cell_errors(held_out, fitted_cells, predicted, predicted, *without)
         return errors
 
     def table(self) -> str:
@@ -215,21 +211,22 @@ class Calibration:
 SHIPPED = Calibration(STEP_MODELS, {}, WATTS, {})
 
 
-def _cell_errors(
-    cells: Sequence[StepCell],
-    measured_cells: Sequence[StepCell],
-    predicted: Vector,
-    cell_out: Vector,
-    condition_out: Vector,
-) -> list[CellError]:
-    """Return cells with their predictions: by all cells, without the cell, and without its condition."""
-    rows = zip(cells, predicted.tolist(), cell_out.tolist(), condition_out.tolist(), strict=True)
-    return [
-        CellError(
-            cell.dataset, cell.condition, cell.window, cell.ms, ms, own_ms, out_ms, _middle_ms(cell, measured_cells)
-        )
-        for cell, ms, own_ms, out_ms in rows
-    ]
+# what else is left out to predict a cell: its condition, or its window
+_SAME: tuple[Callable[[StepCell, StepCell], bool], ...] = (
+    lambda cell, omitted: cell.condition == omitted.condition,
+    lambda cell, omitted: cell.window == omitted.window,
+)
+
+
+def _cell_errors(cells: Sequence[StepCell], measured_cells: Sequence[StepCell], *predicted: Vector) -> list[CellError]:
+    """Return cells with their predictions: by all cells, without the cell, its condition, and its window."""
+    errors = []
+    for cell, fitted_ms, *left_out_ms in zip(cells, *(column.tolist() for column in predicted), strict=True):
+        cell_ms, condition_ms, window_ms = left_out_ms
+        middle_ms = _middle_ms(cell, measured_cells)
+        measured = cell.dataset, cell.condition, cell.window, cell.ms
+        errors.append(CellError(*measured, fitted_ms, cell_ms, condition_ms, window_ms, middle_ms))
+    return errors
 
 
 def _middle_ms(cell: StepCell, measured_cells: Sequence[StepCell]) -> float:

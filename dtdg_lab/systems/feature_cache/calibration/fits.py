@@ -84,8 +84,8 @@ class StepTimeModel:
     - S(W) = (miss^4 + R(W)^4)^(1/4), R(W) = rebuild W^(exponent - 1): the slowest owner's traffic per step is nearly
       the maximum of both, because a cache that holds all rows of a short window has no misses;
     - M(W) = S(W) - R(W): the misses in it, none for short windows, ``miss`` for endless ones;
-    - waits(W) = trips max(1 - exp(-M(W) / (0.35 trips)), 1 / W): a step without misses waits for no reply. The replies
-            of a rebuild are concurrent with the replies of misses.
+    - waits(W) = trips max(1 - exp(-M(W) / 0.35), 1 / W): a step without misses waits for no reply, and a step whose
+      misses fill a first round trip for all of them. The replies of a rebuild are concurrent with those of misses.
 
     Attributes:
         base_ms: milliseconds of a step without waiting.
@@ -122,7 +122,7 @@ class StepTimeModel:
     def waits(self, windows: ArrayLike) -> Vector:
         """Return the number of sequential replies of the slowest owner in a step, by window."""
         windows = np.asarray(windows, dtype=np.float64)
-        awaited = -np.expm1(-self.missed_mbit(windows) / (TRIP_MBIT * self.trips)) if self.trips else 0.0
+        awaited = -np.expm1(-self.missed_mbit(windows) / TRIP_MBIT)
         return np.asarray(self.trips * np.maximum(awaited, 1 / windows))
 
     def step_ms(self, windows: ArrayLike, mbit: ArrayLike = np.inf, delay_ms: ArrayLike = 0.0) -> Vector:
@@ -172,7 +172,7 @@ class StepTimeModel:
             miss_trips=self.trips,
             overlapped=True,
             hidden_s=self.hidden_ms / 1e3,
-            wait_rows=TRIP_MBIT * self.trips * rows_of_mbit / (parts - 1) or 1.0,
+            wait_rows=TRIP_MBIT * rows_of_mbit / (parts - 1),
         )
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from dtdg_lab.network.links import BITS
-from dtdg_lab.systems.feature_cache.calibration.fits import RpcFit, StepTimeModel
+from dtdg_lab.systems.feature_cache.calibration.fits import CELL_NOISE, RpcFit, StepTimeModel
 
 MIDDLE = 16  # window of the baseline guess
-ALIKE = 0.01  # relative difference within which predictions are equivalent; the window nearest to MIDDLE wins
 
 
 def dataset_report(
@@ -27,26 +27,31 @@ def dataset_report(
     return "\n\n".join(parts)
 
 
-def mean_percent(errors: Sequence[CellError]) -> tuple[float, float, float]:
-    """Return the mean of |predicted / measured - 1| in percent: fitted, a cell left out, a condition left out.
+class LeftOutErrors(NamedTuple):
+    """Errors of predictions, |predicted / measured - 1| in percent.
 
-    The last mean omits cells that cannot be predicted without their condition.
+    Attributes:
+        fitted: of the fit to all cells.
+        cell_out, condition_out, window_out: of fits without the predicted cell, without all cells of its condition, and
+            without all cells of its window.
+        middle: of the baseline guess: the measurement under the same condition at the other window nearest to 16.
     """
-    means = _percents(errors).abs().mean()
-    return float(means["predicted_ms"]), float(means["cell_out_ms"]), float(means["condition_out_ms"])
+
+    fitted: float
+    cell_out: float
+    condition_out: float
+    window_out: float
+    middle: float
 
 
-def against_middle(errors: Sequence[CellError]) -> tuple[float, float, float, int]:
-    """Return mean errors in percent over the cells that the baseline guess covers, and the number of these cells.
+def mean_errors(errors: Sequence[CellError]) -> LeftOutErrors:
+    """Return mean errors over the cells; each omits those that cannot be predicted, and is NaN without any."""
+    return LeftOutErrors(*map(float, _percents(errors).abs().mean()))
 
-    The guess is the measurement under the same condition at W = 16.
 
-    Returns:
-        For the guess; for fits without the cell; for fits without its condition; number of cells. NaN without cells.
-    """
-    covered = _percents(errors).abs().dropna(subset=["middle_ms"])
-    means = covered.mean()
-    return float(means["middle_ms"]), float(means["cell_out_ms"]), float(means["condition_out_ms"]), len(covered)
+def largest_errors(errors: Sequence[CellError]) -> LeftOutErrors:
+    """Return the largest error of any cell; NaN where none can be predicted."""
+    return LeftOutErrors(*map(float, _percents(errors).abs().max()))
 
 
 def _percents(errors: Sequence[CellError]) -> pd.DataFrame:
@@ -55,7 +60,7 @@ def _percents(errors: Sequence[CellError]) -> pd.DataFrame:
     return 100 * (table[list(_PREDICTIONS)].div(table["measured_ms"], axis=0) - 1)
 
 
-_PREDICTIONS = ("predicted_ms", "cell_out_ms", "condition_out_ms", "middle_ms")
+_PREDICTIONS = ("predicted_ms", "cell_out_ms", "condition_out_ms", "window_out_ms", "middle_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,7 @@ class WindowRegret:
 def regrets(errors: Sequence[CellError]) -> list[WindowRegret]:
     """Return the regret of the chosen window under every condition with at least two measured windows.
 
-    Windows whose predictions are within 1 % of the best are equivalent; the one nearest to 16 is chosen.
+    Windows whose predictions are within a cell's noise of the best are equivalent; the one nearest to 16 is chosen.
 
     Args:
         errors: from ``Calibration.errors()``, or ``Calibration.errors_on`` for held-out cells.
@@ -115,7 +120,7 @@ def regrets(errors: Sequence[CellError]) -> list[WindowRegret]:
 def _chosen_cell(errors: Sequence[CellError], name: str) -> CellError | None:
     """Return the cell nearest to the middle window among those predicted as good as the best, if any."""
     lowest = np.min([getattr(error, name) for error in errors])
-    alike = [error for error in errors if getattr(error, name) <= lowest * (1 + ALIKE)]
+    alike = [error for error in errors if getattr(error, name) <= lowest * (1 + CELL_NOISE)]
     return min(alike, key=_distance_from_middle, default=None)  # a missing prediction makes the lowest NaN
 
 
@@ -133,18 +138,18 @@ def _constants(model: StepTimeModel) -> str:
 
 
 def _cells(errors: Sequence[CellError]) -> str:
-    off = ("error", "cell left out", "condition left out", "same at W = 16")
+    off = ("error", "cell left out", "condition left out", "window left out", "same at W = 16")
     lines = [["condition", "W", "measured ms", "predicted ms", *off]]
     for error, percents in zip(errors, _percents(errors).to_numpy(), strict=True):
         milliseconds = [f"{error.measured_ms:.1f}", f"{error.predicted_ms:.1f}"]
         lines.append(
             [error.condition, str(error.window), *milliseconds, *(_percent_text(percent, "+") for percent in percents)]
         )
-    guess, cell_out, condition_out, covered = against_middle(errors)
-    lines.append(["mean of sizes", "", "", "", *map(_percent_text, (*mean_percent(errors), guess))])
-    if covered:
-        over = f"the same, over the {covered} cells that the last column knows"
-        lines.append([over, "", "", "", "", *map(_percent_text, (cell_out, condition_out, guess))])
+    lines.append(["mean of sizes", "", "", "", *map(_percent_text, mean_errors(errors))])
+    lines.append(["largest", "", "", "", *map(_percent_text, largest_errors(errors))])
+    if covered := [error for error in errors if not np.isnan(error.middle_ms)]:
+        over = f"mean over the {len(covered)} cells that the last column knows"
+        lines.append([over, "", "", "", *map(_percent_text, mean_errors(covered))])
     return _markdown_table(lines)
 
 
@@ -193,7 +198,8 @@ class CellError:
         measured_ms: mean of its steps.
         predicted_ms: by the model fitted to all cells, or to all others if this cell was held out.
         cell_out_ms: by a model fitted without this cell.
-        condition_out_ms: by a model fitted without all cells of its condition; NaN if too few remain.
+        condition_out_ms, window_out_ms: by models fitted without all cells of its condition, and without all cells of
+            its window; NaN if too few remain.
         middle_ms: measurement under the same condition at the other window nearest to 16, a guess without a model; NaN
             if the condition has no other cell.
     """
@@ -205,6 +211,7 @@ class CellError:
     predicted_ms: float
     cell_out_ms: float
     condition_out_ms: float
+    window_out_ms: float = float("nan")
     middle_ms: float = float("nan")
 
     @property

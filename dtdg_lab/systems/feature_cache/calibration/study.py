@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 Cell = tuple[str, int]  # condition, window
 _FETCHED = ("clean", "c1")  # conditions whose fetches are also timed separately
+ABOUT = "calibration.json"  # what was measured, when, and where
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
     STEPS: ("dataset", "condition", "window", "measured_ms"),
     FETCHES: ("dataset", "condition", "concurrent", "requester", "owner", "rows", "rtt_s", "feat_dim"),
@@ -137,7 +140,11 @@ class CalibrationPlan:
         return [cell_config(self._config, *cell) for cell in zip(self.cells, epochs, strict=True)]
 
     def study(
-        self, folder: Path, seconds: Sequence[Sequence[float]], power: Sequence[Mapping[str, Any]]
+        self,
+        folder: Path,
+        seconds: Sequence[Sequence[float]],
+        power: Sequence[Mapping[str, Any]],
+        environment: Mapping[str, Any],
     ) -> CalibrationStudy:
         """Measure fetches, write all measurements to files, and calibrate from these.
 
@@ -145,6 +152,7 @@ class CalibrationPlan:
             folder: folder of the files; files of an earlier study are replaced.
             seconds: of the steps of each cell's run.
             power: watts of all runs; empty if unknown on this machine.
+            environment: the machine, for ``calibration.json``.
         """
         config, name = self._config, self._name
         steps = [
@@ -169,6 +177,18 @@ class CalibrationPlan:
             if rows:
                 packed = {"method": "gzip", "mtime": 0} if file.endswith(".gz") else None
                 pd.DataFrame(rows, columns=_COLUMNS[file]).to_csv(folder / file, index=False, compression=packed)
+        about = {
+            "dataset": name,
+            "when": datetime.now(UTC).isoformat(timespec="seconds"),
+            "device": config.device,
+            "power": power[0]["host"] if power else None,
+            "parts": config.parts,
+            "ranks": config.ranks,
+            "cells": [list(cell) for cell in self.cells],
+            "config": json.loads(config.to_json()),
+            "environment": dict(environment),
+        }
+        (folder / ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
         by = f"{power[0]['host']}, of a rank" if power else "of another cluster, for energy is unknown here"
         counts = f"{len(self.cells)} cells, {len(fetches):,} fetches, {config.parts} parts on {config.ranks} rank(s)"
         return CalibrationStudy(calibrate(folder), folder, f"{name}: {counts}; watts {by}", config.parts)

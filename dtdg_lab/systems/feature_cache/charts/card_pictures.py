@@ -48,26 +48,11 @@ def cache_pictures(system: System, graph: DynamicGraph) -> list[CaptionedFigure]
     if path in ("on_demand", "prefetch"):
         return [_lanes()]
     policy = _CARD_NAMES[_POLICY.get(path, path)]
-    episode = draw_episode([reddit()], [_SLOW], number=1, seed=8, epochs=EPOCHS, epoch_steps=EPOCH_STEPS)
-    played = _simulate(episode)
-    joules = {name: cost_of(episode, windows) for name, windows in played.items()}
+    windows, joules = windows_beside_best(policy)
     over = joules[policy] / joules["clairvoyant"] - 1
-    windows_of = cache_choices(PARTS, episode.epoch_steps).windows
-    lengths = {
-        name: [(first, int(windows_of[action])) for first, action in windows] for name, windows in played.items()
-    }
-    panel_windows = {policy: lengths[policy], "clairvoyant": lengths["clairvoyant"]}
-    slow = _slow_spans(episode)
-    mean_length, best = (f"{_mean_length(lengths[name], slow):.0f}" for name in (policy, "clairvoyant"))
-    beside = "" if policy == "clairvoyant" else f" and the best plan for {best}"
     spent = "the least energy" if policy == "clairvoyant" else f"{percent_text(over)} more energy than the best plan"
     return [
-        cache_windows_card(
-            panel_windows,
-            episode.steps,
-            slow,
-            caption=f"While a link is slow, {policy} keeps a cache for {mean_length} steps{beside}.",
-        ),
+        windows,
         compared_bars(
             "Joules of one partition in this run",
             "joules",
@@ -76,6 +61,28 @@ def cache_pictures(system: System, graph: DynamicGraph) -> list[CaptionedFigure]
             caption=f"{policy} uses {spent} for this run.",
         ),
     ]
+
+
+def windows_beside_best(policy: str, case: CacheCase = _SLOW) -> tuple[CaptionedFigure, dict[str, float]]:
+    """Return how long a policy keeps its caches beside the best plan, and the joules of all policies on the same run.
+
+    Args:
+        policy: its name on a card.
+        case: the congestion of the simulated run.
+    """
+    episode = draw_episode([reddit()], [case], number=1, seed=8, epochs=EPOCHS, epoch_steps=EPOCH_STEPS)
+    played = _simulate(episode)
+    joules = {name: cost_of(episode, windows) for name, windows in played.items()}
+    windows_of = cache_choices(PARTS, episode.epoch_steps).windows
+    lengths = {
+        name: [(first, int(windows_of[action])) for first, action in windows] for name, windows in played.items()
+    }
+    slow = _slow_spans(episode)
+    mean_length, best = (f"{_mean_length(lengths[name], slow):.0f}" for name in (policy, "clairvoyant"))
+    beside = "" if policy == "clairvoyant" else f" and the best plan for {best}"
+    compared = {policy: lengths[policy], "clairvoyant": lengths["clairvoyant"]}
+    caption = f"While a link is slow, {policy} keeps a cache for {mean_length} steps{beside}."
+    return cache_windows_card(compared, episode.steps, slow, caption=caption), joules
 
 
 def _simulate(episode: CacheEpisode) -> dict[str, list[tuple[int, int]]]:

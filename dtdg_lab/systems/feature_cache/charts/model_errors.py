@@ -33,6 +33,28 @@ def model_figure(errors: Sequence[CellError], *, title: str) -> Figure:
     return sheet(panels, title=title, plot_height=STUDY_HEIGHT)
 
 
+def live_figure(
+    predicted_ms: Sequence[float], measured_ms: Sequence[float], windows: Sequence[int], *, title: str
+) -> Figure:
+    """Return measured over predicted milliseconds of a step, a colour for each window; on the line both are equal."""
+    predicted, measured, served = (list(values) for values in (predicted_ms, measured_ms, windows))
+    ends = [min(*predicted, *measured), max(*predicted, *measured)]
+    data = [line("equal", ends, ends, hover=_HOVER, dash="dot", customdata=["equal"] * 2)]
+    for index, window in enumerate(sorted(set(served))):
+        own = [place for place, other in enumerate(served) if other == window]
+        x, y = ([round(values[place], 4) for place in own] for values in (predicted, measured))
+        texts = [
+            f"W {window}: {before:.4g} ms predicted, {ms:.4g} ms measured" for before, ms in zip(x, y, strict=True)
+        ]
+        data.append(points(f"W {window}", x, y, series_colour(index), _HOVER, customdata=texts))
+    figure = card(
+        data, "Measured steps", unit="measured step (ms)", keys=trace_keys(data), x_title="predicted step (ms)"
+    )
+    off = fmean(abs(before / ms - 1) for before, ms in zip(predicted, measured, strict=True))
+    caption = f"Predictions are off by {percent_text(off)} on average."
+    return sheet([(figure, caption)], title=title, columns=1, plot_height=STUDY_HEIGHT)
+
+
 def errors_caption(cells: Sequence[CellError]) -> str:
     """Return the mean error and the largest."""
     mean = percent_text(fmean(abs(cell.percent) for cell in cells) / 100)

@@ -90,14 +90,14 @@ def _epochs_done(tables: RunTables) -> float:
 
 
 def cache_suggestions(config: RunConfig) -> Sequence[Suggestion]:
-    """Return what to try: slow links, a long window, the paper's policy, and a small cache."""
+    """Return what to try: slow links, a long window, the paper's network, and a small cache."""
     suggestions = []
     if config.parts > _DELAYED_PART:
         slowed = with_link(str(config["links"]), config.parts, (_DELAYED_PART, None), delay_ms=_DELAY_MS)
         suggestions.append(Suggestion(f"Delay part {_DELAYED_PART} by {_DELAY_MS:.0f} ms", {"links": slowed}))
     fixed = {"cache_policy": "fixed", "cache_window": _LONG_WINDOW}
     suggestions.append(Suggestion(f"Fix the window at {_LONG_WINDOW} steps", fixed))
-    suggestions.append(Suggestion("Use the paper's Double DQN", {"cache_policy": "double_dqn"}))
+    suggestions.append(Suggestion("Use a Double DQN", {"cache_policy": "double_dqn"}))
     rows = int(config["cache_rows"])
     if config["cache_policy"] not in CACHELESS and rows > 1:
         # half of a cache that is never full changes nothing

@@ -309,6 +309,14 @@ class LatenessMemory:
         self._held[which] = 0.0
         self._fresh[which] = True
 
+    def state_dict(self) -> dict[str, NDArray[Any]]:
+        """Return the memory as arrays."""
+        return {"held": self._held.copy(), "fresh": self._fresh.copy()}
+
+    def load_state_dict(self, data: Mapping[str, NDArray[Any]]) -> None:
+        """Continue from the output of :meth:`state_dict`."""
+        self._held[...], self._fresh[...] = data["held"], data["fresh"]
+
     def take_in(self, states: NDArray[np.float32], steps: NDArray[np.int64]) -> NDArray[np.float32]:
         """Add states (B, 3 P + 11), ``steps`` (B,) after the previous ones; return them joined with the memory.
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
-from dtdg_lab.core.files import read_arrays
+from dtdg_lab.core.files import read_arrays, replacing
 from dtdg_lab.core.system_errors import reading
 from dtdg_lab.core.units import as_path
 from dtdg_lab.rl.dqn import QNetwork
@@ -23,6 +23,7 @@ from dtdg_lab.systems.feature_cache.policies.interface import CacheDecision, Cac
 
 SHIPPED = Path(__file__).parent / "shipped"
 FORMAT = 1
+_NOT_FACTS = ("parameters", "protocol")  # the protocol only where there is one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +42,7 @@ class StoredPolicy:
         training: digest of all other settings of the training; see
             :mod:`dtdg_lab.systems.feature_cache.simulation.training`.
         parameters: (n,) float32 parameters of the network.
+        protocol: its training in words; empty for files of earlier versions.
     """
 
     name: str
@@ -53,6 +55,7 @@ class StoredPolicy:
     constants: tuple[str, ...]
     training: str
     parameters: NDArray[np.float32]
+    protocol: str = ""
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -62,8 +65,9 @@ class StoredPolicy:
 
     def facts(self) -> dict[str, Any]:
         """Return all fields except the parameters, as JSON values."""
-        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "parameters"}
-        return {**values, "hidden": list(self.hidden), "constants": list(self.constants)}
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _NOT_FACTS}
+        protocol = {"protocol": self.protocol} if self.protocol else {}
+        return {**values, "hidden": list(self.hidden), "constants": list(self.constants), **protocol}
 
     def digest(self) -> str:
         """Return the SHA-256 of facts and parameters."""
@@ -72,10 +76,10 @@ class StoredPolicy:
 
 
 def save_policy(path: Path, policy: StoredPolicy) -> None:
-    """Write a policy to a ``.npz`` file; equal policies give equal bytes."""
+    """Write a policy to a ``.npz`` file, as a whole; equal policies give equal bytes."""
     text = json.dumps({"format": FORMAT, "digest": policy.digest(), **policy.facts()}, sort_keys=True)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
+    with replacing(path) as draft, draft.open("wb") as file:
         np.savez(file, facts=np.array(text), parameters=policy.parameters.astype("<f4"))
 
 
@@ -129,14 +133,15 @@ def shipped_path(parts: int, name: str) -> Path:
 
 def _parse_policy(path: Path, facts: Mapping[str, Any], parameters: NDArray[Any]) -> StoredPolicy:
     try:
-        values = {field.name: facts[field.name] for field in fields(StoredPolicy) if field.name != "parameters"}
+        values = {field.name: facts[field.name] for field in fields(StoredPolicy) if field.name not in _NOT_FACTS}
         lists = {"hidden": tuple(map(int, values["hidden"])), "constants": tuple(map(str, values["constants"]))}
-        return StoredPolicy(**{**values, **lists}, parameters=parameters.astype(np.float32))
+        protocol = str(facts.get("protocol", ""))
+        return StoredPolicy(**{**values, **lists}, parameters=parameters.astype(np.float32), protocol=protocol)
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"{path} is an incomplete policy file ({error!r}). Train the policy again.") from error
 
 
-DOUBLE_DQN = "double_dqn"  # the paper's policy
+DOUBLE_DQN = "double_dqn"  # the paper's network, states and reward; shipped in a shorter training
 DOUBLE_DQN_PLUS = "double_dqn_plus"  # our policy: another reward, and states with memory
 
 

@@ -275,6 +275,7 @@ class CacheBatch:
 
     Args:
         episodes: at least one, with equal numbers of parts and of choices.
+        conditions: minimum number of conditions to keep space for.
 
     Attributes:
         episodes: the current episodes.
@@ -291,11 +292,11 @@ class CacheBatch:
         since: (B, S + 1) first step after the latest change point known before each step.
     """
 
-    def __init__(self, episodes: Sequence[CacheEpisode]) -> None:
+    def __init__(self, episodes: Sequence[CacheEpisode], *, conditions: int = 0) -> None:
         self.episodes = list(episodes)
         runs, (choices, num_others) = len(episodes), episodes[0].tables.hits.shape
         steps = max(episode.steps for episode in episodes)
-        conditions = max(episode.noise_sums.shape[1] for episode in episodes)
+        conditions = max(conditions, *(episode.noise_sums.shape[1] for episode in episodes))
         self._indices = np.arange(runs)
         self._costs = np.zeros((runs, choices, 4, conditions))
         self._noise_sums = np.zeros((runs, steps + 1, conditions))
@@ -334,6 +335,11 @@ class CacheBatch:
         self.reviews[index, LOOK_AGAIN:] |= self.alarms[index, :-LOOK_AGAIN]
         self.change_counts[index] = _count_recent(self.alarms[index])
         self._stall_w[index] = episode.costs.stall_w
+
+    @property
+    def conditions(self) -> int:
+        """Number of conditions that there is space for; sums over them may depend on it in their last bits."""
+        return self._noise_sums.shape[2]
 
     def at(self, choices: Numbers, step: Numbers) -> tuple[Floats, Floats]:
         """Return the (B,) seconds of one step under a choice per run, without noise, and their part for rebuilding."""

@@ -10,10 +10,10 @@ wasted rebuild is paid (``CacheBatch.owed``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -259,6 +259,26 @@ class CacheSimulator:
         owed_s, owed_j = self._owed(runs.current, runs.boundary, end)
         self._runs = runs._replace(upcoming=end, searched=np.where(done, end, runs.searched))
         return done, owed_s - before_s - unserved.seconds, owed_j - before_j - unserved.joules
+
+    def state_dict(self) -> dict[str, NDArray[Any]]:
+        """Return the numbers of the running episodes and their positions, as arrays."""
+        batch = self._running()
+        return {
+            "numbers": np.array([episode.number for episode in batch.episodes]),
+            "next_number": np.array(self._next_number),
+            "conditions": np.array(batch.conditions),
+            "first": self._first,
+            "first_end": self._first_end,
+            **{f"runs_{name}": values for name, values in self._runs._asdict().items()},
+        }
+
+    def load_state_dict(self, data: Mapping[str, NDArray[Any]]) -> None:
+        """Continue from the output of :meth:`state_dict`, bit for bit; episodes are drawn again from their numbers."""
+        episodes = [self._draw(number) for number in data["numbers"].tolist()]
+        self._batch = CacheBatch(episodes, conditions=int(data["conditions"]))
+        self._next_number = int(data["next_number"])
+        self._first, self._first_end = data["first"].copy(), data["first_end"].copy()
+        self._runs = _Runs(**{name: data[f"runs_{name}"].copy() for name in _Runs._fields})
 
     @property
     def running(self) -> tuple[CacheEpisode, ...]:

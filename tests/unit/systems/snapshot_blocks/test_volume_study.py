@@ -32,10 +32,10 @@ def parts_in_turn(monkeypatch, tmp_path):
     """Node v belongs to part v mod P: what is counted must not depend on a library."""
     monkeypatch.setenv("DTDG_LAB_CACHE", str(tmp_path))
 
-    def built(assign, name, graph, parts, read):
+    def built(assign, name, graph, parts, read, *, data_hash):
         assert name == "hypergraph" and read["seed"] == 5
         owner = (np.arange(graph.num_nodes) % parts).astype(np.int32)
-        return make.Partition(Assigned(owner).owner, parts, None, graph.data_hash, "in turn", 0.25)
+        return make.Partition(Assigned(owner).owner, parts, None, data_hash, "in turn", 0.25)
 
     monkeypatch.setattr(make, "_timed", built)
 

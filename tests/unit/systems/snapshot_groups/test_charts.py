@@ -13,7 +13,16 @@ from dtdg_lab.systems.snapshot_groups.charts import GROUP_TIMES, IMBALANCE, OWN_
 from dtdg_lab.systems.snapshot_groups.group_times import group_times
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions
 from tests.drawing import draw
-from tests.schedule_records import EXCHANGE_S, REST_S, add_epoch, add_schedule, schedule_data, scheduled_tables
+from tests.schedule_records import (
+    EXCHANGE_S,
+    REST_S,
+    add_epoch,
+    add_schedule,
+    epoch_rows,
+    schedule_data,
+    scheduled_tables,
+)
+from tests.tables import record_lines
 
 TIMES = [0.1, 0.2, 0.2, 0.1, 0.4]
 ASSIGNMENT = [[[0, 1], [2]], [[3], [4]]]
@@ -68,6 +77,22 @@ def test_imbalance_has_a_point_for_each_epoch() -> None:
     assert caption == "The slowest rank worked 1.40 times the mean in epoch 6."
     (curve,) = draw_with(IMBALANCE, tables, x="seconds")[0]["data"]
     assert curve["x"] == sorted(curve["x"]) and curve["x"][0] > 0
+
+
+def test_imbalance_is_the_same_however_its_records_are_read() -> None:
+    times, assignment = [*TIMES, 0.3, 0.7, 0.1], [[[0], [1]], [[2], [3]], [[4], [5]], [[6], [7]]]
+    followed, read_at_once = (scheduled_tables(times, assignment) for _ in range(2))
+    rows = [
+        new
+        for epoch in range(12)
+        for new in epoch_rows(assignment, [time / (3 + epoch) for time in times], epoch=epoch, slow=(1.0, 1.7))
+    ]
+    for number, (table, new) in enumerate(rows):
+        for tables in (followed, read_at_once):
+            tables.add_lines(record_lines(table, new))
+        if number % 13 == 0:
+            draw(IMBALANCE, followed)  # sums what has been read
+    assert draw(IMBALANCE, followed) == draw(IMBALANCE, read_at_once)
 
 
 @pytest.mark.parametrize("back", [3, 1])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,9 @@ from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.plans import Schedule, SnapshotGroups
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup, hash_of_host
+from dtdg_lab.engine.backprop import reference
 from dtdg_lab.engine.backprop.reference import GroupClock
+from dtdg_lab.engine.segment import SequenceSegment
 from dtdg_lab.engine.strategy import Step, StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.snapshot_groups import group_scheduling
@@ -556,60 +560,90 @@ def _gradients(built: RunComponents, work: Step) -> tuple[float, dict[str, Tenso
     return loss, {name: p.grad.clone() for name, p in built.model.named_parameters() if p.grad is not None}
 
 
+@pytest.fixture(params=[1, 4])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    """Threads of torch: fewer than groups at once, and two for each."""
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(1)
+
+
 @pytest.mark.parametrize("model", ONE_OF_EACH_MEMORY)
 @pytest.mark.parametrize("more", [{}, {"loss_at": "all", "layers": 2}], ids=str)
-def test_pipelined_gradients_are_those_of_the_same_groups_one_by_one(model: str, more: dict[str, Any]) -> None:
+def test_groups_at_once_give_the_bits_of_groups_one_by_one(model: str, more: dict[str, Any], threads: int) -> None:
     if model == "dcrnn":
         more = {**more, "layers": 1}
-    both, one_by_one = (_built(model=model, pipelined=on, **more) for on in (True, False))
-    works = both.strategy.epoch(0)
+    at_once, one_by_one = (_built(model=model, pipelined=on, **more) for on in (True, False))
+    works = at_once.strategy.epoch(0)
     assert works == one_by_one.strategy.epoch(0)
     assert [work.groups for work in works] == [(0, 1, 2, 3), (4, 5, 6, 7), (8,)]
     for work in works:
-        loss, actual = _gradients(both, work)
-        wanted_loss, expected = _gradients(one_by_one, work)
-        assert loss == pytest.approx(wanted_loss, rel=1e-10)
+        loss, actual = _gradients(at_once, work)
+        assert torch.get_num_threads() == threads
+        torch.set_num_threads(1)
+        expected_loss, expected = _gradients(one_by_one, work)
+        torch.set_num_threads(threads)
+        assert loss == expected_loss
         assert actual.keys() == expected.keys()
         for name, gradient in expected.items():
-            assert (actual[name] - gradient).abs().max() <= 1e-10 * gradient.abs().max(), name
+            if model == "dcrnn" and threads > 1:  # torch's own products, which some processors sum by threads
+                torch.testing.assert_close(actual[name], gradient, rtol=1e-12, atol=1e-14, msg=name)
+            else:
+                assert torch.equal(actual[name], gradient), name
 
 
-def test_pipelined_bits_do_not_depend_on_threads() -> None:
+def test_groups_recomputed_snapshot_by_snapshot_at_once_give_the_same_bits() -> None:
+    """Where activations exceed their limit, backward recomputes them."""
+    built = [_built(model="dcrnn", pipelined=on, loss_at="all") for on in (True, False)]
+    gradients = []
+    for components in built:
+        for sequence in (components.sequence, *components.strategy._runner.twins):
+            limits = replace(sequence.settings.limits, activation_bytes=0)
+            sequence.settings = replace(sequence.settings, limits=limits)
+        gradients.append(_gradients(components, components.strategy.epoch(0)[0]))
+    (loss, actual), (expected_loss, expected) = gradients
+    assert loss == expected_loss and expected
+    assert all(torch.equal(actual[name], gradient) for name, gradient in expected.items())
+
+
+def test_two_groups_compute_at_once_on_one_thread_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    both_began = threading.Barrier(2, timeout=20)
+    add_gradients = reference.HOW["per_vertex"]
+
+    def compute(run: SequenceSegment) -> Tensor:
+        both_began.wait()
+        return add_gradients(run)
+
+    monkeypatch.setattr(reference, "HOW", {**reference.HOW, "per_vertex": compute})
     built = _built()
-    work = built.strategy.epoch(0)[0]
-    alone = _gradients(built, work)
-    torch.set_num_threads(2)
-    try:
-        again = _gradients(built, work)
-    finally:
-        torch.set_num_threads(1)
-    assert again[0] == alone[0]
-    assert all(torch.equal(gradient, alone[1][name]) for name, gradient in again[1].items())
+    assert _gradients(built, built.strategy.epoch(0)[0])[0] > 0
+    assert torch.get_num_threads() == 1
 
 
-# At 400 nodes, H = 16 and windows of 8. A step's peak is its activations and what its widest backward needs besides;
-# BLAD doubles the activations. The others keep little: their loss is at the last snapshot, and nothing but weights, or
-# nothing, comes to it from earlier ones.
-TIMES_THE_MEMORY = {"tgcn": 1.8, "dcrnn": 1.8, "evolvegcn-o": 1.3, "evolvegcn-h": 1.5, "graphsage": 1.3}
+def test_the_copies_of_the_data_share_no_view() -> None:
+    built = _built()
+    sequences = built.sequence, *built.strategy._runner.twins
+    assert len(sequences) == 2
+    assert sequences[0].view(3) is not sequences[1].view(3)
+    assert torch.equal(sequences[0].view(3).inputs, sequences[1].view(3).inputs)
 
 
-@pytest.mark.parametrize("model", thinned(TIMES_THE_MEMORY, (2, 4)))
-def test_two_pipelined_groups_are_both_in_memory(model: str) -> None:
-    """Against one pipelined group for all memories; and against the same step, group after group, for models that keep
-    every snapshot's activations."""
+# At 400 nodes, H = 16 and windows of 8
+@pytest.mark.parametrize("model", thinned(ONE_OF_EACH_MEMORY, (2, 4)))
+def test_the_groups_of_a_step_are_all_in_memory(model: str) -> None:
+    """A rank with two groups at once needs the peaks of both."""
     more = {"hidden": 16, "group_window": 8, "generated_snapshots": 60, "generated_nodes": 400, "generated_edges": 1600}
     graph = load_for(config_of(**more))
 
-    def peaks(pipelined: bool) -> list[int]:
+    def peak(groups: tuple[int, ...], *, pipelined: bool) -> int:
         config = config_of(system="blad", model=model, pipelined=pipelined, **more)
-        layout = build(config, graph, SoloGroup()).strategy
-        layout.compute(Step(0, (4, 5), 2), StepMarks())  # inputs are made once and kept
-        return [peak_bytes(lambda: layout.compute(Step(0, groups, 2), StepMarks())) for groups in ((4, 5), (4,))]  # noqa: B023
+        strategy = build(config, graph, SoloGroup()).strategy
+        strategy.compute(Step(0, groups, 2), StepMarks())  # inputs are made once and kept
+        return peak_bytes(lambda: strategy.compute(Step(0, groups, 2), StepMarks()) and None)
 
-    (both, one), (one_by_one, _) = peaks(True), peaks(False)
-    assert both >= TIMES_THE_MEMORY[model] * one
-    if TIMES_THE_MEMORY[model] >= 1.8:
-        assert both >= 1.8 * one_by_one
+    both, one_by_one = peak((4, 5), pipelined=True), peak((4, 5), pipelined=False)
+    assert both == pytest.approx(sum(peak((group,), pipelined=False) for group in (4, 5)), rel=0.1)
+    assert both >= 1.5 * one_by_one  # where gradients of the first group remain in memory
 
 
 # every node at every snapshot of every group, once an epoch

@@ -22,13 +22,13 @@ def test_held_out_cells_get_errors_and_regret():
     true = StepTimeModel(100.0, 10.0, 40.0, 450.0, 0.0, 10.0, 5000.0)
     asked = [("clean", w) for w in WINDOWS] + [(f"c1_{x}", 16) for x in (50, 200)] + [("c4_5", 16), ("c4_20", 16)]
     found = calibrate([cell_of(true, name, window, 1.0) for name, window in asked])
-    kept = found.errors_on([cell_of(true, "c4_20", window, 1.0) for window in (4, 8, 32)])
-    assert [error.window for error in kept] == [4, 8, 32]
+    kept = found.errors_on([cell_of(true, "c4_20", window, 1.0) for window in (2, 8, 32)])
+    assert [error.window for error in kept] == [2, 8, 32]
     middle = float(true.step_ms(16, delay_ms=20.0))
     assert all(error.middle_ms == pytest.approx(middle) for error in kept)
     assert max(abs(error.percent) for error in kept) < 25 and not np.isnan(kept[0].condition_out_ms)
     (late,) = [each for each in regrets([*found.errors(), *kept]) if each.condition == "c4_20"]
-    assert late.windows == 4 and late.best == late.cell_out == 4 and late.cell_out_percent == 0
+    assert late.windows == 4 and late.best == late.cell_out == 2 and late.cell_out_percent == 0
     assert late.middle_percent > 30
     with pytest.raises(UnknownNameError, match="own"):
         found.errors_on([{"dataset": "other", "condition": "clean", "window": 4, "measured_ms": 1.0}])

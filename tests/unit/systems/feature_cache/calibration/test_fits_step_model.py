@@ -9,7 +9,7 @@ from dtdg_lab.systems.feature_cache.actions import WINDOWS
 from dtdg_lab.systems.feature_cache.calibration.calibration import SHIPPED, calibrate, predict
 from dtdg_lab.systems.feature_cache.calibration.fits import FREE, StepTimeModel, fit_steps, predicted_ms
 from dtdg_lab.systems.feature_cache.calibration.measurements import StepCell, condition_named
-from dtdg_lab.systems.feature_cache.calibration.report import against_middle, mean_percent, regrets
+from dtdg_lab.systems.feature_cache.calibration.report import largest_errors, mean_errors, regrets
 
 DATASETS = ("ogbn-products", "reddit")
 CONDITIONS = ("clean", "c1_1000mbit", "c1_50mbit", "c4_5ms", "c4_20ms")
@@ -30,10 +30,11 @@ def held_back(cells, dataset, mask):
 @pytest.mark.slow
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_fitted_cells_are_nearer_than_the_best_published(calibration, dataset):
-    fitted, cell_out, condition_out = mean_percent(calibration.errors(dataset))
-    assert fitted <= 3.6
-    assert cell_out <= 4.5
-    assert condition_out <= 9.0  # the clean cells are half of all, and hold all that is known of windows
+    errors = mean_errors(calibration.errors(dataset))
+    assert errors.fitted <= 3.6
+    assert errors.cell_out <= 4.5
+    assert errors.condition_out <= 9.0  # the clean cells are half of all, and hold all that is known of windows
+    assert largest_errors(calibration.errors(dataset)).window_out > 30  # nothing tells slow links without W = 16
 
 
 def test_few_constants_are_free():
@@ -53,11 +54,11 @@ def test_left_out_windows_are_predicted(cells, dataset):
     assert held_back(cells, dataset, lambda cell: cell.window > 16) < 6.0
 
 
-def test_waits_fall_with_hits(calibration):
-    """Where a window's cache holds all that is asked for, a late owner is not waited for."""
+def test_waits_fall_with_hits_but_few_misses_still_wait(calibration):
+    """Where a window's cache holds most of what is asked for, a late owner is waited for in fewer steps."""
     late = {window: calibration.predict("c4_20ms", window, dataset="reddit") for window in WINDOWS}
-    assert late[8] < 0.9 * late[32]  # the law whose waits did not fall: 319 ms against 317 ms
-    assert min(late, key=late.get) in (2, 4, 8)
+    assert 0.8 * late[32] < late[4] < 0.95 * late[32]  # where each reply needed misses of its own, 0.45
+    assert min(late, key=late.get) == 2
     assert late[1] > 1.5 * min(late.values())  # each step waits for its rebuild there
     waits = calibration.steps["reddit"].waits(np.array(WINDOWS))
     assert np.all(np.diff(waits[3:]) >= -1e-9) and waits.max() <= calibration.steps["reddit"].trips
@@ -90,8 +91,9 @@ def test_windows_are_chosen_with_little_regret(calibration):
 
 def test_the_plain_guess_and_regret_stand_beside_the_mean_error(calibration):
     for dataset in DATASETS:
-        guess, cell_out, _, known = against_middle(calibration.errors(dataset))
-        assert known == 8 and cell_out < guess
+        known = [error for error in calibration.errors(dataset) if not np.isnan(error.middle_ms)]
+        errors = mean_errors(known)
+        assert len(known) == 8 and errors.cell_out < errors.middle
     text = calibration.table()
     assert "same at W = 16" in text and "over the 8 cells that the last column knows" in text
     assert "regret of the chosen window" in text

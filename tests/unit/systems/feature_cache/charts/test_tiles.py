@@ -68,7 +68,7 @@ def test_suggestions_add_to_the_links_that_are_set() -> None:
     assert texts == {
         "Delay part 1 by 60 ms": {"links": "1 delay=60; 3 delay=5"},
         "Fix the window at 64 steps": {"cache_policy": "fixed", "cache_window": 64},
-        "Use the paper's Double DQN": {"cache_policy": "double_dqn"},
+        "Use a Double DQN": {"cache_policy": "double_dqn"},
         "Halve the cache: 300 rows": {"cache_rows": 300},
     }
     assert all(config.replace(**changes) for changes in texts.values())

@@ -7,14 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.systems.feature_cache.calibration.calibration import products, reddit
 from dtdg_lab.systems.feature_cache.policies.learned import CacheDQN, learned_policy
+from dtdg_lab.systems.feature_cache.simulation import training as training_module
 from dtdg_lab.systems.feature_cache.simulation.cases import CacheCase
 from dtdg_lab.systems.feature_cache.simulation.comparison import compare
-from dtdg_lab.systems.feature_cache.simulation.training import PolicyTraining, train_policy, training_costs
+from dtdg_lab.systems.feature_cache.simulation.training import (
+    CURVE,
+    PAPER_TRAINING,
+    PolicyTraining,
+    curve_path,
+    state_path,
+    train_policy,
+    training_costs,
+)
 from tests.feature_world import view_of
 from tests.thinning import thinned
 
@@ -85,6 +95,81 @@ def test_a_short_training_learns_to_prefer_a_throttled_owner() -> None:
     rows = compare({"learned": CacheDQN(policy)}, [reddit(3)], [case], episodes=6)
     joules = {row.policy: row.joules for row in rows}
     assert joules["learned"] < 0.97 * joules["fixed-16"] < joules["random"], joules
+
+
+class Killed(Exception):
+    """Ends a training in the middle."""
+
+
+def stop_after(monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
+    """Let the next training end with an exception after some rounds of decisions."""
+    decide, left = training_module._TrainingRun.decide, iter(range(rounds))
+
+    def counted(run: Any) -> None:
+        if next(left, None) is None:
+            raise Killed
+        decide(run)
+
+    monkeypatch.setattr(training_module._TrainingRun, "decide", counted)
+
+
+@pytest.mark.parametrize("precision", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
+def test_a_resumed_training_gives_the_policy_and_curve_of_an_uninterrupted_one(
+    precision: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = replace(SHORT, episodes=24, remembers=True, reward="saved", decisions=8, precision=precision)
+    whole, parted = tmp_path / "whole.npz", tmp_path / "parted.npz"
+    train_policy(3, training, out=whole)
+    for rounds in (12, 30):
+        with monkeypatch.context() as patched:
+            stop_after(patched, rounds)
+            with pytest.raises(Killed):
+                train_policy(3, training, out=parted, resume=True, save_s=0.0)
+        assert state_path(parted).exists() and not parted.exists()
+    train_policy(3, training, out=parted, resume=True)
+    assert parted.read_bytes() == whole.read_bytes()
+    assert curve_path(parted).read_bytes() == curve_path(whole).read_bytes()
+    assert not state_path(parted).exists()
+    assert (
+        train_policy(3, training, out=parted, resume=True).digest()
+        == learned_policy(3, file=str(whole)).stored.digest()
+    )
+
+
+def test_an_unfinished_training_is_not_replaced_by_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "policy.npz"
+    with monkeypatch.context() as patched:
+        stop_after(patched, 2)
+        with pytest.raises(Killed):
+            train_policy(3, SHORT, out=out, save_s=0.0)
+    with pytest.raises(ConfigError, match=r"policy\.state\.npz is the state of an unfinished training.*--resume"):
+        train_policy(3, SHORT, out=out)
+    with pytest.raises(ConfigError, match="other settings"):
+        train_policy(3, replace(SHORT, seed=1), out=out, resume=True)
+    state_path(out).write_bytes(b"text")
+    with pytest.raises(ConfigError, match=r"is not a training's state.*Delete it"):
+        train_policy(3, SHORT, out=out, resume=True)
+    state_path(out).unlink()
+    train_policy(3, SHORT, out=out, resume=True)
+    with pytest.raises(ConfigError, match="a policy of another training"):
+        train_policy(3, replace(SHORT, seed=1), out=out, resume=True)
+
+
+def test_the_learning_curve_counts_every_hundred_episodes(tmp_path: Path) -> None:
+    out = tmp_path / "policy.npz"
+    train_policy(3, replace(SHORT, episodes=104), out=out)
+    curve = pd.read_csv(curve_path(out))
+    assert tuple(curve) == CURVE and curve["episodes"].tolist() == [100]
+    assert (curve["decisions"] * curve["window"]).tolist() == pytest.approx([734], abs=1)  # 750 but the first 16
+    assert (curve["return"] / curve["decisions"]).tolist() == pytest.approx(curve["reward"].tolist())
+    assert curve["energy_ratio"].between(0.5, 2.0).all() and (curve["reward"] < 0).all()
+
+
+def test_the_papers_training_has_its_protocol() -> None:
+    assert (PAPER_TRAINING.episodes, PAPER_TRAINING.explored, PAPER_TRAINING.discount) == (50_000, 5_000, 0.99)
+    assert (PAPER_TRAINING.horizon, PAPER_TRAINING.decisions, PAPER_TRAINING.reward) == ("finite", 1, "ratio")
+    assert PAPER_TRAINING.hidden == (256, 256) and PAPER_TRAINING.double
+    assert "50,000 episodes, finite horizon, an update for each decision" in PAPER_TRAINING.protocol()
 
 
 def test_epsilon_and_the_rate_fall_as_they_are_said_to() -> None:

@@ -149,8 +149,9 @@ def step_time_caption(tables: RunTables, options: ChartOptions) -> str:
             {phase: fmean(rank_times.phases[phase] for rank_times in times.values()) for phase in PHASES}, mean_s
         )
         return f"All ranks {_work_text(mean, 'work about', 'fetch')} per step, and wait {waited} of each step."
-    above = percent_text(times[slowest].own_s / mean_s - 1)
-    return f"Rank {slowest} is slowest: it {works} per step, {above} above average."
+    fastest = min(times, key=lambda rank: times[rank].own_s)
+    fastest_text = f"rank {fastest}, the fastest, {three_digits(1e3 * times[fastest].own_s)} ms"
+    return f"Rank {slowest} is slowest: it {works} per step; {fastest_text}."
 
 
 def _work_text(times: StepTimes, work: str, fetch: str) -> str:

@@ -26,8 +26,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import result_files
 import torch
-from contenders import results
 
 import dtdg_lab as lab
 from dtdg_lab.core.errors import NotAvailableError
@@ -131,10 +131,19 @@ def epoch_rows(device: str) -> list[dict[str, Any]]:
         for _ in range(2):
             for system, more in (("single", {}), ("pipad", {"shared_snapshots": 2})):
                 config = lab.RunConfig(
-                    system=system, dataset="mathoverflow", model="tgcn", layers=2, hidden=hidden, epochs=3,
-                    protocol="leaky", device=device, evaluate_every=3, threads=torch.get_num_threads(),
-                    **OVERLAPPING, **more,
-                )  # fmt: skip
+                    system=system,
+                    dataset="mathoverflow",
+                    model="tgcn",
+                    layers=2,
+                    hidden=hidden,
+                    epochs=3,
+                    protocol="leaky",
+                    device=device,
+                    evaluate_every=3,
+                    threads=torch.get_num_threads(),
+                    **OVERLAPPING,
+                    **more,
+                )
                 with tempfile.TemporaryDirectory() as folder:
                     run = lab.train(config, runs_dir=folder, progress=False)
                     found[system] += list(run.table("steps")["compute_s"])[1:]
@@ -157,10 +166,10 @@ def compare(
         for _ in range(turns):
             rows.append({})
             for name, way in ways.items():
-                results.finish(device)
+                result_files.finish(device)
                 began = clock()
                 way()
-                results.finish(device)
+                result_files.finish(device)
                 rows[-1][name] = clock() - began
     finally:
         gc.enable()
@@ -191,8 +200,12 @@ def backend_rows(turns: int, device: str, *, quick: bool, dgl: bool) -> list[dic
             for weighted in (False, True):
                 for width in WIDTHS if dtype == torch.float32 else (32,):
                     ways = product_ways(snapshot, width, weighted=weighted, dtype=dtype, dgl=dgl, device=device)
-                    case = {"graph": size, "type": str(dtype)[6:], "sum": "weighted" if weighted else "plain",
-                            "features": width}  # fmt: skip
+                    case = {
+                        "graph": size,
+                        "type": str(dtype)[6:],
+                        "sum": "weighted" if weighted else "plain",
+                        "features": width,
+                    }
                     rows.append(report(case, compare(ways, turns, device)))
         for heads in (1, 4):
             case = {"graph": size, "type": "float32", "sum": f"attention/{heads}", "features": 32}
@@ -240,9 +253,11 @@ def recurrence_rows(turns: int, device: str, *, quick: bool) -> list[dict[str, A
         compiled = torch.compile(plain_gru, dynamic=False)
         began = time.perf_counter()
         way(compiled)()
-        results.finish(device)
-        print(f"compiled in {time.perf_counter() - began:.1f} s, same bits: "
-              f"{torch.equal(run(compiled), run(gru_sequence))}")  # fmt: skip
+        result_files.finish(device)
+        print(
+            f"compiled in {time.perf_counter() - began:.1f} s, same bits: "
+            f"{torch.equal(run(compiled), run(gru_sequence))}"
+        )
         ways = {"kernel": way(gru_sequence), "plain": way(plain_gru), "compiled": way(compiled)}
         case = {"graph": f"{nodes} nodes", "type": "float32", "sum": "GRU", "features": hidden}
         rows.append(report(case, compare(ways, turns, device, clock)))
@@ -256,12 +271,12 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all where none is named")
     parser.add_argument("--quick", action="store_true", help="small and medium graphs, fewer turns: seconds")
-    results.add_arguments(parser)
+    result_files.add_arguments(parser)
     parser.add_argument("--threads", type=int, default=1, help="threads of each product (default 1, as for one rank)")
     chosen = parser.parse_args(given)
     if unknown := set(chosen.parts) - set(PARTS):
         parser.error(f"no part {', '.join(sorted(unknown))}; parts are {', '.join(PARTS)}")
-    chosen.parts = results.parts_on(parser, chosen.device, chosen.parts, on_gpu=PARTS)
+    chosen.parts = result_files.parts_on(parser, chosen.device, chosen.parts, on_gpu=PARTS)
     return chosen
 
 
@@ -273,8 +288,8 @@ def main() -> int:
     except NotAvailableError as error:
         dgl = False
         print(f"without DGL: {error}")
-    machine = results.machine("dgl", threads=given.threads)
-    print(f"{results.device_name(given.device)}; {machine}\ngraph, type, weights, width")
+    machine = result_files.machine("dgl", threads=given.threads)
+    print(f"{result_files.device_name(given.device)}; {machine}\ngraph, type, weights, width")
     turns, parts = QUICK_TURNS if given.quick else TURNS, given.parts or PARTS
     found: dict[str, Any] = {}
     if "rows" in parts:
@@ -285,7 +300,7 @@ def main() -> int:
         found["epochs"] = epoch_rows(given.device)
     if "recurrence" in parts:
         found["recurrence"] = recurrence_rows(turns, given.device, quick=given.quick)
-    results.write(given, machine, found)
+    result_files.write(given, machine, found)
     return 0
 
 

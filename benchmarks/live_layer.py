@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from contenders import results
-from contenders.lab import as_graph
-from contenders.workload import make
+import result_files
+from peers.lab import as_graph
+from peers.workload import make
 
 import dtdg_lab
 from dtdg_lab.cluster.run import Run
@@ -38,9 +38,14 @@ from dtdg_lab.runs.stored_run import open_run
 
 CHROMIUM = shutil.which("chromium")
 FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 # Notes, at every frame, when each step's point of the loss first stands in the chart.
 WATCH = """() => { window.seen = {}; window.first = null; const find = root => { let hit = null;
@@ -101,9 +106,17 @@ def session_ready(repeat: int, runs: Path) -> Row:
 def steady_config(epochs: int = 100_000) -> RunConfig:
     """Steps of about 20 ms on two ranks, one thread each."""
     return RunConfig(
-        system="psg", dataset="growing", ranks=2, epochs=epochs, threads=1, hidden=32, evaluate_every=1000,
-        generated_nodes=2000, generated_edges=20_000, generated_snapshots=60,
-    )  # fmt: skip
+        system="psg",
+        dataset="growing",
+        ranks=2,
+        epochs=epochs,
+        threads=1,
+        hidden=32,
+        evaluate_every=1000,
+        generated_nodes=2000,
+        generated_edges=20_000,
+        generated_snapshots=60,
+    )
 
 
 def overhead(run: Run) -> list[Row]:
@@ -324,8 +337,9 @@ def starts(graph_name: str) -> list[dict[str, Any]]:
                 float(subprocess.check_output(command, env=environment, text=True).splitlines()[-1]) for _ in range(2)
             )
             limit = f"at most {LIMITS_S[graph_name]:g} s"
-            rows.append({"graph": graph_name, "system": system, "first_s": first_s, "again_s": again_s,
-                         "reference": limit})  # fmt: skip
+            rows.append(
+                {"graph": graph_name, "system": system, "first_s": first_s, "again_s": again_s, "reference": limit}
+            )
             print(f"{graph_name:3} {system:18} {first_s:6.2f} s, again {again_s:6.2f} s   {limit}", flush=True)
     return rows
 
@@ -334,9 +348,9 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer repetitions, under a minute")
     parser.add_argument("--starts", nargs="+", choices=LIMITS_S, help="seconds to the first step instead, by graph")
-    results.add_arguments(parser)
+    result_files.add_arguments(parser)
     chosen = parser.parse_args(given)
-    results.parts_on(parser, chosen.device)
+    result_files.parts_on(parser, chosen.device)
     return chosen
 
 
@@ -344,7 +358,7 @@ def main() -> None:
     given = arguments()
     if given.starts:
         rows_of = {f"starts on {name}": starts(name) for name in given.starts}
-        results.write(given, results.machine(), rows_of)
+        result_files.write(given, result_files.machine(), rows_of)
         return
     repeat = 1 if given.quick else 3
     rows = [import_time(5)]
@@ -367,7 +381,7 @@ def main() -> None:
         limit = "" if row.limit is None else f"limit {row.limit:g}"
         figures = " ".join(f"{value:9.3f}" for value in row.values)
         print(f"{row.name:32s} {figures} {row.unit:15s} {row.what:30s} {limit}")
-    results.write(given, results.machine(), {"rows": [as_found(row) for row in rows]})
+    result_files.write(given, result_files.machine(), {"rows": [as_found(row) for row in rows]})
 
 
 if __name__ == "__main__":

@@ -4,9 +4,10 @@
         [--device cuda]
 
 One epoch is forward and backward over all snapshots and one Adam step; hidden width 32. Each contender runs in its
-own process with the same parameters. Epochs alternate, so that other load affects both, and the ratio is the peer's
-time over the lab's, pair by pair (above 1: the lab is faster). Memory is the peak of resident memory, on a GPU of its
-allocator, beyond that after import and loading. Losses are compared before each step. Not yet run on a GPU.
+own process with the same parameters. Epochs alternate, so that other load affects all, and the ratio is the peer's
+time over the lab's, pair by pair (above 1: the lab is faster). The floor is the epoch's matrix products alone
+(:mod:`peers.floor`), and ``over_floor`` the lab's time over theirs. Memory is the peak of resident memory, on a GPU
+of its allocator, beyond that after import and loading. Losses are compared before each step. Not yet run on a GPU.
 """
 
 from __future__ import annotations
@@ -51,14 +52,14 @@ def serve(contender: str, case_name: str, workload_name: str, folder: str, *, th
     import importlib
 
     import torch
-    from contenders.case import CASES
-    from contenders.results import finish
-    from contenders.workload import Workload
+    from peers.case import CASES
+    from peers.workload import Workload
+    from result_files import finish
 
     torch.set_num_threads(threads)
     case = next(case for case in CASES if case.name == case_name)
     name, *options = contender.split(":")
-    module = importlib.import_module(f"contenders.{name.replace('-', '_')}")
+    module = importlib.import_module(f"peers.{name.replace('-', '_')}")
     data = module.load(Workload.load(workload_name, Path(folder)))
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak to what is held now
     held = memory_bytes(device, peak=False)
@@ -80,7 +81,7 @@ class Contender:
     """A child process that runs an epoch on request.
 
     Args:
-        name: of a module of contenders, and after a colon what its ``prepare`` is given more.
+        name: of a module of peers, and after a colon what its ``prepare`` is given more.
         case: of ``CASES``.
         workload: its name.
         folder: where it lies.
@@ -120,37 +121,50 @@ def compare(case: Any, workload: str, folder: Path, *, threads: int, device: str
         "peer": case.peer,
         "target": case.target.get(workload),
     }
-    pair = {
+    contenders = {
         name: Contender(name, case.name, workload, folder, threads=threads, device=device)
-        for name in ("lab", case.peer)
+        for name in ("lab", case.peer, "floor")
     }
     try:
         for _ in range(WARM_UPS + EPOCHS[workload]):
-            for name, contender in pair.items():
+            for name, contender in contenders.items():
                 if not contender.run():
                     return {**row, "failed": f"{name} died (out of memory?)"}
     finally:
-        for contender in pair.values():
+        for contender in contenders.values():
             contender.close()
-    lab, peer = (contender.epochs for contender in pair.values())
-    timed = list(zip(lab[WARM_UPS:], peer[WARM_UPS:], strict=True))
-    ratios = sorted(b["seconds"] / a["seconds"] for a, b in timed)
+    lab, peer, floor = (contender.epochs for contender in contenders.values())
+    lab_s, peer_s, floor_s = ([epoch["seconds"] for epoch in epochs[WARM_UPS:]] for epochs in (lab, peer, floor))
     apart = max(abs(a["loss"] - b["loss"]) / abs(b["loss"]) for a, b in zip(lab, peer, strict=True))
     return {
         **row,
-        "lab_s": statistics.median(a["seconds"] for a, _ in timed),
-        "peer_s": statistics.median(b["seconds"] for _, b in timed),
-        "lab_first_s": lab[0]["seconds"], "peer_first_s": peer[0]["seconds"],
-        "ratio": (ratios[0], statistics.median(ratios), ratios[-1]),
-        "lab_bytes": lab[-1]["peak_bytes"], "peer_bytes": peer[-1]["peak_bytes"],
-        "lab_held_bytes": lab[-1]["held_bytes"], "peer_held_bytes": peer[-1]["held_bytes"],
-        "loss_first": lab[0]["loss"], "loss_apart": apart, "equal_losses": apart <= LOSS_TOLERANCE,
-        "epochs": len(timed),
-    }  # fmt: skip
+        "lab_s": statistics.median(lab_s),
+        "peer_s": statistics.median(peer_s),
+        "floor_s": statistics.median(floor_s),
+        "lab_first_s": lab[0]["seconds"],
+        "peer_first_s": peer[0]["seconds"],
+        "ratio": spread_of_ratios(peer_s, lab_s),
+        "over_floor": spread_of_ratios(lab_s, floor_s),
+        "lab_bytes": lab[-1]["peak_bytes"],
+        "peer_bytes": peer[-1]["peak_bytes"],
+        "lab_held_bytes": lab[-1]["held_bytes"],
+        "peer_held_bytes": peer[-1]["held_bytes"],
+        "loss_first": lab[0]["loss"],
+        "loss_apart": apart,
+        "equal_losses": apart <= LOSS_TOLERANCE,
+        "epochs": len(lab_s),
+    }
+
+
+def spread_of_ratios(over: Sequence[float], under: Sequence[float]) -> tuple[float, float, float]:
+    """Minimum, median and maximum of the ratios, epoch by epoch."""
+    ratios = sorted(a / b for a, b in zip(over, under, strict=True))
+    return ratios[0], statistics.median(ratios), ratios[-1]
 
 
 HEAD = (
     f"{'graph':5} {'model':12} {'peer':13} {'lab s':>8} {'peer s':>8}  {'ratio min, median, max':23} {'target':>6}  "
+    f"{'floor s':>8} {'over':>5}  "
     f"{'lab MB':>7} {'peer MB':>8} {'share':>6}  equal losses"
 )
 
@@ -163,22 +177,23 @@ def as_text(row: dict[str, Any]) -> str:
     memory = f"{row['lab_bytes'] / 1e6:7.0f} {row['peer_bytes'] / 1e6:8.0f} {row['lab_bytes'] / row['peer_bytes']:6.2f}"
     same = f"{'yes' if row['equal_losses'] else 'NO'} ({row['loss_apart']:.0e})"
     target = f"{row['target']:.1f}" if row["target"] else "-"
-    return f"{begin}{row['lab_s']:8.3f} {row['peer_s']:8.3f}  {ratios:23} {target:>6}  {memory}  {same}"
+    floor = f"{row['floor_s']:8.3f} {row['over_floor'][1]:5.2f}"
+    return f"{begin}{row['lab_s']:8.3f} {row['peer_s']:8.3f}  {ratios:23} {target:>6}  {floor}  {memory}  {same}"
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
-    from contenders import results
+    import result_files
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="the small graph W0 only: under a minute")
-    results.add_arguments(parser)
+    result_files.add_arguments(parser)
     parser.add_argument("--only", nargs="+", metavar="NAME", help="rows to run, by model")
     parser.add_argument(
         "--workloads", nargs="+", default=["W1", "W2"], metavar="NAME", help="W0, W1, W2 (default W1 W2)"
     )
     parser.add_argument("--threads", type=int, default=2, help="threads of each contender (default 2)")
     chosen = parser.parse_args(given)
-    results.parts_on(parser, chosen.device, on_gpu=("rows",))
+    result_files.parts_on(parser, chosen.device, on_gpu=("rows",))
     return chosen
 
 
@@ -186,9 +201,10 @@ def main() -> int:
     if sys.argv[1:2] == ["--serve"]:
         serve(*sys.argv[2:6], threads=int(sys.argv[6]), device=sys.argv[7])
         return 0
-    from contenders import pyg_temporal, results
-    from contenders.case import CASES
-    from contenders.workload import make
+    import result_files
+    from peers import pyg_temporal
+    from peers.case import CASES
+    from peers.workload import make
 
     given = arguments()
     names = given.only or [case.name for case in CASES]
@@ -196,8 +212,8 @@ def main() -> int:
     if unknown:
         print(f"no row is called {', '.join(sorted(unknown))}; rows: {', '.join(case.name for case in CASES)}")
         return 2
-    machine = results.machine(threads=given.threads)
-    print(f"seconds per full-batch epoch, {results.device_name(given.device)}, float32; {machine}\n{HEAD}")
+    machine = result_files.machine(threads=given.threads)
+    print(f"seconds per full-batch epoch, {result_files.device_name(given.device)}, float32; {machine}\n{HEAD}")
     rows = []
     for name in ["W0"] if given.quick else given.workloads:
         with tempfile.TemporaryDirectory() as folder:
@@ -208,7 +224,7 @@ def main() -> int:
                 else:
                     rows.append(compare(case, name, Path(folder), threads=given.threads, device=given.device))
                 print(as_text(rows[-1]), flush=True)
-    results.write(given, machine, {"rows": rows})
+    result_files.write(given, machine, {"rows": rows})
     return 0
 
 

@@ -24,8 +24,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from contenders import results
-from contenders.vertex_parts import WARM_UPS, Contender, in_turn, memory
+import result_files
+from partition_epochs import WARM_UPS, Contender, in_turn, memory
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.datasets.names import list_datasets, load_for
@@ -63,25 +63,31 @@ class Workload:
 WORKLOADS = (
     Workload("collegemsg", "collegemsg", turns=9),
     Workload("mathoverflow", "mathoverflow"),
-    Workload(
-        "million", "powerlaw", {"generated_nodes": 50_000, "generated_edges": 50_000, "generated_snapshots": 21}
-    ),
-)  # fmt: skip
+    Workload("million", "powerlaw", {"generated_nodes": 50_000, "generated_edges": 50_000, "generated_snapshots": 21}),
+)
 QUICK = (
     Workload("collegemsg", "collegemsg", turns=3, makings=1),
     Workload(
-        "generated", "powerlaw", {"generated_nodes": 5_000, "generated_edges": 5_000, "generated_snapshots": 21},
-        turns=3, makings=1,
+        "generated",
+        "powerlaw",
+        {"generated_nodes": 5_000, "generated_edges": 5_000, "generated_snapshots": 21},
+        turns=3,
+        makings=1,
     ),
-)  # fmt: skip
+)
 MODELS = (("tgcn", 1), ("tgcn", 2), ("evolvegcn-o", 2))
 
 
 def config(workload: Workload, *, model: str = "tgcn", layers: int = 2, **settings: Any) -> RunConfig:
     return RunConfig(
-        dataset=workload.dataset, model=model, layers=layers, hidden=HIDDEN, device="cpu", threads=1,
+        dataset=workload.dataset,
+        model=model,
+        layers=layers,
+        hidden=HIDDEN,
+        device="cpu",
+        threads=1,
         **{**workload.options, **settings},
-    )  # fmt: skip
+    )
 
 
 def spread(values: Iterable[float]) -> tuple[float, float, float]:
@@ -101,11 +107,18 @@ def partition_row(workload: Workload, graph: DynamicGraph, name: str, parts: int
         seconds.append(measured.seconds)
     measures = measured.measures
     return {
-        "graph": workload.name, "parts": parts, "partitioner": name, "made_s": spread(seconds),
-        "cut_share": measures.cut_share, "halo_rows": int(measures.halo.sum()), "halo_share": measures.halo_share,
-        "replicated_rows": int(measures.replicated.sum()), "replicated_share": measures.replicated_share,
-        "imbalance": measures.imbalance, "bytes_per_step": measured.bytes_per_step,
-    }  # fmt: skip
+        "graph": workload.name,
+        "parts": parts,
+        "partitioner": name,
+        "made_s": spread(seconds),
+        "cut_share": measures.cut_share,
+        "halo_rows": int(measures.halo.sum()),
+        "halo_share": measures.halo_share,
+        "replicated_rows": int(measures.replicated.sum()),
+        "replicated_share": measures.replicated_share,
+        "imbalance": measures.imbalance,
+        "bytes_per_step": measured.bytes_per_step,
+    }
 
 
 def timed(contenders: tuple[Contender, ...]) -> list[dict[str, Any]]:
@@ -118,17 +131,26 @@ def timed(contenders: tuple[Contender, ...]) -> list[dict[str, Any]]:
         pairs = list(zip(first[WARM_UPS:], epochs[WARM_UPS:], strict=True))
         apart = max(abs(one["loss"] - own["loss"]) / abs(one["loss"]) for one, own in zip(first, epochs, strict=True))
         last = epochs[-1]
-        rows.append({
-            "name": contender.name, "processes": len(found), "epoch_s": spread(own["seconds"] for _, own in pairs),
-            "ratio": spread(one["seconds"] / own["seconds"] for one, own in pairs),
-            "cpu_s": statistics.median(own["cpu_s"] for _, own in pairs),
-            "first_epoch_s": epochs[0]["seconds"], "build_s": max(own["build_s"] for own in found),
-            "wait_share": statistics.median(own["wait_share"] for _, own in pairs),
-            "rows_share": statistics.median(own["rows_share"] for _, own in pairs),
-            "predicted_bytes": max(own["predicted_bytes"] for own in found), "rows_bytes": last["rows_bytes"],
-            "all_bytes": last["all_bytes"], "vertex_snapshots": last["vertex_snapshots"],
-            "loss_apart": apart, "equal_losses": apart <= LOSS_TOLERANCE, "epochs": len(pairs),
-        })  # fmt: skip
+        rows.append(
+            {
+                "name": contender.name,
+                "processes": len(found),
+                "epoch_s": spread(own["seconds"] for _, own in pairs),
+                "ratio": spread(one["seconds"] / own["seconds"] for one, own in pairs),
+                "cpu_s": statistics.median(own["cpu_s"] for _, own in pairs),
+                "first_epoch_s": epochs[0]["seconds"],
+                "build_s": max(own["build_s"] for own in found),
+                "wait_share": statistics.median(own["wait_share"] for _, own in pairs),
+                "rows_share": statistics.median(own["rows_share"] for _, own in pairs),
+                "predicted_bytes": max(own["predicted_bytes"] for own in found),
+                "rows_bytes": last["rows_bytes"],
+                "all_bytes": last["all_bytes"],
+                "vertex_snapshots": last["vertex_snapshots"],
+                "loss_apart": apart,
+                "equal_losses": apart <= LOSS_TOLERANCE,
+                "epochs": len(pairs),
+            }
+        )
     return rows
 
 
@@ -137,13 +159,20 @@ def _epochs(by_rank: list[list[dict[str, Any]]], number: int) -> list[dict[str, 
     joined = []
     for epochs in zip(*(rank[number]["epochs"] for rank in by_rank if rank[number]), strict=True):
         seconds = max(epoch["seconds"] for epoch in epochs)
-        joined.append({
-            "seconds": seconds, "loss": epochs[0]["loss"],
-            **{f"{what}_share": sum(epoch[f"{what}_s"] for epoch in epochs) / (len(epochs) * seconds)
-               for what in ("wait", "rows")},
-            **{name: sum(epoch[name] for epoch in epochs)
-               for name in ("cpu_s", "rows_bytes", "all_bytes", "vertex_snapshots")},
-        })  # fmt: skip
+        joined.append(
+            {
+                "seconds": seconds,
+                "loss": epochs[0]["loss"],
+                **{
+                    f"{what}_share": sum(epoch[f"{what}_s"] for epoch in epochs) / (len(epochs) * seconds)
+                    for what in ("wait", "rows")
+                },
+                **{
+                    name: sum(epoch[name] for epoch in epochs)
+                    for name in ("cpu_s", "rows_bytes", "all_bytes", "vertex_snapshots")
+                },
+            }
+        )
     return joined
 
 
@@ -244,11 +273,11 @@ def chosen_workloads(given: argparse.Namespace) -> list[Workload]:
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small graphs, epochs on one, no memory: under a minute")
-    results.add_arguments(parser)
+    result_files.add_arguments(parser)
     parser.add_argument("--only", nargs="+", metavar="GRAPH", help="collegemsg, mathoverflow, million")
     parser.add_argument("--parts", nargs="+", type=int, default=[8], metavar="P", help="beside 2 (default 8)")
     chosen = parser.parse_args(given)
-    results.parts_on(parser, chosen.device)
+    result_files.parts_on(parser, chosen.device)
     return chosen
 
 
@@ -276,7 +305,7 @@ def main() -> int:
     if unknown:
         print(f"no graph is called {', '.join(sorted(unknown))}; graphs: {', '.join(known)}")
         return 2
-    machine = results.machine()
+    machine = result_files.machine()
     if REAL_DATA.is_dir():
         os.environ.setdefault("DTDG_LAB_DATA", str(REAL_DATA))
     print(f"CPU, float32, one thread a process; {machine}")
@@ -285,7 +314,7 @@ def main() -> int:
         os.environ["DTDG_LAB_CACHE"] = folder  # nothing is found that was made before
         tables = measured(given)
     print(f"took {time.perf_counter() - began:.0f} s")
-    results.write(given, machine, tables, plan=[asdict(one) for one in (QUICK if given.quick else WORKLOADS)])
+    result_files.write(given, machine, tables, plan=[asdict(one) for one in (QUICK if given.quick else WORKLOADS)])
     return 0
 
 

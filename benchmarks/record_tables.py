@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from contenders import results
+import result_files
 
 import dtdg_lab as lab
 from dtdg_lab.records.lines import read_lines
@@ -212,7 +212,7 @@ def live_rows(short: Path, quick: bool) -> list[dict[str, Any]]:
     return rows
 
 
-def stored_rows(short: Path, folder: Path, megabytes: float) -> list[dict[str, Any]]:
+def measure_stored(short: Path, folder: Path, megabytes: float) -> list[dict[str, Any]]:
     """Return one row for each thing that is done with a run of so many megabytes of lines."""
     long = folder / short.name
     print("steps of a rank:", write_long_run(short, long, megabytes), flush=True)
@@ -235,9 +235,9 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="30 megabytes and 1,000 steps, under a minute")
     parser.add_argument("--run", type=Path, help="a short run with two ranks, in place of a new one")
-    results.add_arguments(parser)
+    result_files.add_arguments(parser)
     chosen = parser.parse_args(given)
-    results.parts_on(parser, chosen.device)
+    result_files.parts_on(parser, chosen.device)
     return chosen
 
 
@@ -248,8 +248,8 @@ def main() -> None:
         folder = Path(name)
         short = given.run or train(folder / "short")
         live_part = live_rows(short, given.quick)
-        stored_part = stored_rows(short, folder, 30 if given.quick else 650)
-    results.write(given, results.machine(), {"live": live_part, "stored": stored_part})
+        stored_part = measure_stored(short, folder, 30 if given.quick else 650)
+    result_files.write(given, result_files.machine(), {"live": live_part, "stored": stored_part})
 
 
 if __name__ == "__main__":

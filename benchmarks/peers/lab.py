@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from contenders.case import Case, Epoch, adam
-from contenders.workload import Workload
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
@@ -14,6 +12,8 @@ from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.systems.single.strategy import SingleStrategy
 from dtdg_lab.tasks.regression import Regression
+from peers.case import Case, Epoch, adam
+from peers.workload import Workload
 
 
 def as_graph(workload: Workload) -> DynamicGraph:
@@ -23,9 +23,14 @@ def as_graph(workload: Workload) -> DynamicGraph:
         indptr = np.concatenate([[0], np.cumsum(np.bincount(targets, minlength=workload.nodes))])
         snapshots.append(Snapshot(indptr, sources.astype(np.int32)))
     return DynamicGraph(
-        name=workload.name, snapshots=tuple(snapshots), features=workload.features[:-1], targets=workload.targets,
-        persistence=workload.features[:-1, :, 0], source="benchmarks", edge_life=1,
-    )  # fmt: skip
+        name=workload.name,
+        snapshots=tuple(snapshots),
+        features=workload.features[:-1],
+        targets=workload.targets,
+        persistence=workload.features[:-1, :, 0],
+        source="benchmarks",
+        edge_life=1,
+    )
 
 
 def load(workload: Workload) -> DynamicGraph:

@@ -1,12 +1,13 @@
 """All benchmarks at once: the quick, most telling part of each, in one table beside the stored results.
 
-    PYTHONPATH=benchmarks python -m contenders.quick [--full] [--only NAME ...] [--device cuda] [--keep]
+    python benchmarks/quick.py [--full] [--only NAME ...] [--device cuda] [--keep]
 
 ``make bench`` runs it, each benchmark for five minutes at most. A row is compared with the one of its case in
 ``benchmarks/results/quick``, which ``--keep`` writes, or with ``--full`` in ``benchmarks/results``: whole benchmarks
-have larger graphs. A row that fell by more than 15 % gets a mark; the exit code stays 0, since machines and their load
-differ. Where a case has ratios, only these are compared. Results of another machine, or of this one when a loop in
-Python took 15 % more or less time before the benchmark, are compared by ratios alone.
+have larger graphs. A row gets a mark if its median fell by more than 15 % and everything measured now lies beyond
+everything stored; the exit code stays 0, since machines and their load differ. Where a case has ratios, only these are
+compared. Results of another machine, or of this one when a loop in Python took 15 % more or less time before the
+benchmark, are compared by ratios alone.
 """
 
 from __future__ import annotations
@@ -26,53 +27,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from contenders import results
+import result_files
 
 FELL = 0.15
-SCRIPTS = Path(__file__).resolve().parents[1]
+SCRIPTS = Path(__file__).resolve().parent
 LIMIT_S = 300  # of a quick benchmark; a full one has none
 # What is run of each, besides all that --quick has
 QUICK: dict[str, tuple[str, ...]] = {
     "kernels": (),
     "models": (),
-    "esdg": ("transfers", "blocks", "overlap", "volumes"),
-    "greendygnn": ("figure1", "overhead"),
+    "steps": (),
+    "greendygnn": (),
     "partitions": (),
-    "dygnex": ("epochs", "simulation", "targets"),
-    "flaredtdg": ("memory", "overlap", "ranks", "steps"),
-    "dynahb": ("convergence", "growth", "layers", "ranks", "sizes", "memory", "reservoir", "building"),
     "live_layer": (),
     "record_tables": (),
 }
 # Ratios by which machines can be compared, and whether a larger one is better, where it depends by part. Others are no
 # speed.
 RATIOS: dict[str, bool | dict[str, bool]] = {
-    "ratio": {
-        "models rows": True, "kernels rows": True, "flaredtdg shrinking": False, "flaredtdg overlap": True,
-        "flaredtdg ranks": True, "esdg transfers": True, "esdg shares": True, "esdg volumes": True,
-        "esdg overlap": True,
-    },
+    "ratio": {"models rows": True, "kernels rows": True},
     "ratios": {"kernels rows": True, "kernels shared": False},
-    "time_ratio": {"esdg transfers": True, "esdg volumes": True, "esdg blocks": False},
-    "auto_ratio": True,
-    "epoch_ratio": True,
-    "transfer_ratio": True,
-    "of_full_history": False,
-    "of_full_batch": False,
-    "port_over_hybrid": True,
-    "peak_share": False,
     "reached": True,
-    "hidden_on": True,
-    "dgl_over_lab": True,
-    "over_psg": True,
-    "over_bound": False,
-    "throughput": True,
-    "over_rival": True,
-    "common_over_rival": True,
-    "near_over_rival": True,
-    "slower": False,
-    "over_best": False,
-}  # fmt: skip
+}
 LOWER_UNITS = {"s", "ms", "ns", "J", "bytes", "control points", "% of a step"}
 
 
@@ -87,6 +63,7 @@ class Compared:
         now: its median.
         stored: likewise, in the stored row; None without one.
         worse: by which share it fell, below 0 where it rose; None where it is not judged.
+        apart: whether everything measured now is worse than everything stored.
         about: commit, date and machine of the stored row.
     """
 
@@ -96,12 +73,13 @@ class Compared:
     now: float
     stored: float | None
     worse: float | None
+    apart: bool
     about: str
 
     @property
     def fell(self) -> bool:
         """Whether it is marked."""
-        return self.worse is not None and self.worse > FELL
+        return self.worse is not None and self.worse > FELL and self.apart
 
 
 def larger_is_better(where: str, what: str, unit: str | None) -> bool | None:
@@ -120,26 +98,34 @@ def compare(
     Args:
         name: of the benchmark.
         part: of it.
-        rows: as ``results.as_row`` makes them.
+        rows: as ``result_files.as_row`` makes them.
         here: this machine.
         folder: of the stored ones.
     """
     file, where = folder / f"{name}.json", f"{name} {part}"
     of = json.loads(file.read_text()).get(part, {}) if file.exists() else {}
-    known = {results.key(row): row["measured"] for row in of.get("rows", ())}
+    known = {result_files.key(row): row["measured"] for row in of.get("rows", ())}
     other = _other_machine(of["machine"], here) if of else ""
     for row in rows:
-        measured = known.get(results.key(row), {})
+        measured = known.get(result_files.key(row), {})
         case = ", ".join(str(value) for value in row["case"].values())
         senses = {what: larger_is_better(where, what, values.get("unit")) for what, values in row["measured"].items()}
         judged = [what for what, better in senses.items() if better is not None]
         ratios = [what for what in judged if what.partition(" ")[0] in RATIOS]
         for what in ratios or judged:
-            now, stored = row["measured"][what]["median"], measured.get(what, {}).get("median")
+            of_now, of_stored = row["measured"][what], measured.get(what, {})
+            now, stored = of_now["median"], of_stored.get("median")
             change = now / stored - 1 if stored and (not other or what in ratios) else None
             worse = None if change is None else (-change if senses[what] else change)
             about = f"{of['commit']} {of['date']}{other}" if stored is not None else ""
-            yield Compared(where, case, what, now, stored, worse, about)
+            lower, higher = (of_now, of_stored) if senses[what] else (of_stored, of_now)
+            apart = bool(of_stored) and _end(lower, "max") < _end(higher, "min")
+            yield Compared(where, case, what, now, stored, worse, apart, about)
+
+
+def _end(values: Mapping[str, float], end: str) -> float:
+    """The least or the greatest of what was measured; its median where it was measured once."""
+    return values.get(end, values["median"])
 
 
 def _other_machine(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
@@ -205,7 +191,7 @@ def main() -> None:
         parser.error("--keep stores quick rows: a whole benchmark keeps its own with python benchmarks/NAME.py --keep.")
     for ending in (signal.SIGTERM, signal.SIGHUP):  # so that the benchmark that runs is ended, too
         signal.signal(ending, lambda number, _: sys.exit(128 + number))
-    folder = results.FOLDER if given.full else results.FOLDER / "quick"
+    folder = result_files.FOLDER if given.full else result_files.FOLDER / "quick"
     compared: list[Compared] = []
     failed, begun = [], time.monotonic()
     for name in given.only or QUICK:
@@ -214,14 +200,16 @@ def main() -> None:
         words += () if given.device == "cpu" else ("--device", given.device)
         found, why = measure(name, words, None if given.full else LIMIT_S)
         failed += [why] * bool(why)
-        parts = {part: rows for part, rows in results.parts_of(found).items() if part != "plan"}
+        parts = {part: rows for part, rows in result_files.parts_of(found).items() if part != "plan"}
         for part, rows in parts.items():
-            compared += compare(results.stored_name(name, given.device), part, rows, found["machine"], folder)
+            compared += compare(result_files.stored_name(name, given.device), part, rows, found["machine"], folder)
         print(f"{name}: {time.monotonic() - started:.0f} s{' - ' + why if why else ''}", flush=True)
         if given.keep and parts:
             ran = " ".join(["python", f"benchmarks/{name}.py", *words])
             kept = {part: found[part] for part in parts}
-            results.keep(results.stored_name(name, given.device), found["machine"], kept, folder=folder, ran=ran)
+            result_files.keep(
+                result_files.stored_name(name, given.device), found["machine"], kept, folder=folder, ran=ran
+            )
     print(f"\n{table(compared)}\nIt took {time.monotonic() - begun:.0f} s.")
     if failed:
         print(

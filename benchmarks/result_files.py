@@ -25,22 +25,51 @@ from typing import Any
 import numpy as np
 import psutil
 
-FOLDER = Path(__file__).resolve().parents[1] / "results"
+FOLDER = Path(__file__).resolve().parent / "results"
 # whole numbers that say which case a row is, and not what was measured there
-COUNTS = frozenset({
-    "asked", "blocks", "cores", "epochs", "features", "fraction", "full_snapshots", "groups", "layers", "parts",
-    "profile_epochs", "ranks", "seeds", "threads", "window",
-})  # fmt: skip
+COUNTS = frozenset(
+    {
+        "asked",
+        "blocks",
+        "cores",
+        "epochs",
+        "features",
+        "fraction",
+        "full_snapshots",
+        "groups",
+        "layers",
+        "parts",
+        "ranks",
+        "seeds",
+        "threads",
+        "window",
+    }
+)
 TEXTS = frozenset({"unit", "reference", "note", "notes"})  # of a row: how its numbers are read
 SERIES = frozenset({"best", "counted", "losses"})  # lists that are no repetitions
-UNITS = {"_s": "s", "_ms": "ms", "_ns": "ns", "_j": "J", "_bytes": "bytes", "_share": "share", "throughput": "share"}
+UNITS = {"_s": "s", "_ms": "ms", "_ns": "ns", "_j": "J", "_bytes": "bytes", "_share": "share"}
+
+
+class CleanKeep(argparse.Action):
+    """``--keep``, which a checkout with uncommitted changes refuses: rows could not say what ran."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *_: Any) -> None:
+        if commit().endswith("-dirty"):
+            parser.error("--keep: files differ from the last commit, so rows could not say what ran. Commit them.")
+        setattr(namespace, self.dest, True)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What every benchmark can do with its rows, and the device that it measures on (:func:`parts_on`)."""
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="device to measure on (default cpu)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the machine there")
-    parser.add_argument("--keep", action="store_true", help=f"keep them in {FOLDER.name}/, where the docs read them")
+    parser.add_argument(
+        "--keep",
+        action=CleanKeep,
+        nargs=0,
+        default=False,
+        help=f"keep them in {FOLDER.name}/, where the docs read them",
+    )
 
 
 def parts_on(
@@ -91,8 +120,12 @@ def finish(device: str) -> None:
 
 def machine(*packages: str, **more: Any) -> dict[str, Any]:
     """This machine in words, with the versions of torch and other packages, and how long a loop in Python takes."""
-    found = {"processor": _processor(), "cores": len(os.sched_getaffinity(0)),
-             "memory_gib": round(psutil.virtual_memory().total / 2**30), "loop_ms": _loop_ms()}  # fmt: skip
+    found = {
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30),
+        "loop_ms": _loop_ms(),
+    }
     for package in ("torch", *packages):
         try:
             found[package] = version(package)

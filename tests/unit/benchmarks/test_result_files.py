@@ -14,14 +14,15 @@ import pytest
 import torch
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
-SCRIPTS = sorted(path.stem for path in BENCHMARKS.glob("*.py"))
+COMMON = ("quick", "result_files", "partition_epochs")  # what benchmarks share
+SCRIPTS = sorted(path.stem for path in BENCHMARKS.glob("*.py") if path.stem not in COMMON)
 
 
 @pytest.fixture
 def results(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    yield importlib.import_module("contenders.results")
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("contenders", *SCRIPTS)]:
+    yield importlib.import_module("result_files")
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("peers", *COMMON, *SCRIPTS)]:
         del sys.modules[name]
 
 

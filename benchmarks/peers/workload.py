@@ -13,8 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 # nodes, labelled snapshots, edges of each snapshot
-SIZES = {"S0": (600, 40, 3_000), "W0": (2_000, 10, 10_000), "W1": (20_000, 40, 100_000), "W2": (200_000, 20, 1_000_000),
-         "M1": (1_000_000, 20, 250_000)}  # fmt: skip
+SIZES = {
+    "S0": (600, 40, 3_000),
+    "W0": (2_000, 10, 10_000),
+    "W1": (20_000, 40, 100_000),
+    "W2": (200_000, 20, 1_000_000),
+    "M1": (1_000_000, 20, 250_000),
+}
 SEED, KEPT, ZIPF = 20261121, 0.9, 0.6  # shares the definition with the measurements of PEERS.md
 
 

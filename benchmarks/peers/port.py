@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from contenders.case import HIDDEN, Case, Epoch, adam
-from contenders.workload import Workload
+from peers.case import HIDDEN, Case, Epoch, adam
+from peers.workload import Workload
 
 Parameters = Mapping[str, Tensor]
 

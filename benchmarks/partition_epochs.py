@@ -83,11 +83,15 @@ def epoch_of(config: RunConfig, group: Group) -> tuple[Callable[[], dict[str, An
         seconds, cpu_s = time.perf_counter() - began, time.process_time() - cpu_s
         links = read_rows(built.strategy.rows()).get("links", [])
         return {
-            "seconds": seconds, "cpu_s": cpu_s,
-            "wait_s": phases.wait_s + agreed.times().wait_s, "rows_s": phases.rows_s,
-            "loss": loss_sum / groups, "rows_bytes": sum(link[-1] for link in links),
-            "all_bytes": group.bytes_sent - sent, "vertex_snapshots": computed.vertex_snapshots,
-        }  # fmt: skip
+            "seconds": seconds,
+            "cpu_s": cpu_s,
+            "wait_s": phases.wait_s + agreed.times().wait_s,
+            "rows_s": phases.rows_s,
+            "loss": loss_sum / groups,
+            "rows_bytes": sum(link[-1] for link in links),
+            "all_bytes": group.bytes_sent - sent,
+            "vertex_snapshots": computed.vertex_snapshots,
+        }
 
     return epoch, facts
 

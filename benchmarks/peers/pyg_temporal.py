@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from contenders.case import FEATURES, HIDDEN, Case, Epoch, adam
-from contenders.workload import Workload
 from dtdg_lab.models.tgcn import TGCN
+from peers.case import FEATURES, HIDDEN, Case, Epoch, adam
+from peers.workload import Workload
 
 Data = tuple[list[Tensor], Tensor, Tensor]
 

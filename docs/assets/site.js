@@ -13,7 +13,7 @@ document.addEventListener("DOMContentLoaded", () => {
       for (const entry of entries.filter(each => each.isIntersecting)) {
         seen.unobserve(entry.target)
         const figure = JSON.parse(entry.target.nextElementSibling.textContent)
-        if (figure.layout.height) entry.target.style.height = `${figure.layout.height}px`
+        if (figure.layout.height) entry.target.style.height = entry.target.style.minHeight = `${figure.layout.height}px`
         Plotly.newPlot(entry.target, figure.data, figure.layout, {displayModeBar: false, responsive: true})
       }
     }, {rootMargin: "400px"})

@@ -1,105 +1,177 @@
-"""What the notebooks use besides ``lab``: questions, checks of exercises, widgets, figures and selected functions."""
+"""What the notebooks use besides ``lab``: handles, questions, checks of exercises, experiments and figures."""
 
 from optuna.pruners import MedianPruner
 
-from dtdg_lab.core.errors import ConfigError, RunFailedError
-from dtdg_lab.core.plans import BatchSize, Partition, Schedule, SnapshotBlocks
-from dtdg_lab.core.rng import generator
-from dtdg_lab.graphs.delta import decode, encode
 from dtdg_lab.lessons import checks, exercises
+from dtdg_lab.lessons.batches import (
+    batch_costs,
+    batch_loads,
+    loads_picture,
+    repeated_batches,
+    simulated_bench,
+    times_to_target,
+    waiting_for_batches,
+)
+from dtdg_lab.lessons.caches import (
+    beyond_best_plan,
+    by_window,
+    call_times,
+    cases_lost,
+    compared_policies,
+    controller_bench,
+    rule_beyond_best_plan,
+    slow_link_config,
+    slow_owner,
+    while_slow,
+    window_costs,
+)
+from dtdg_lab.lessons.chance import (
+    called_better,
+    equal_systems_picture,
+    pruning_picture,
+    ring_picture,
+    selection_picture,
+)
 from dtdg_lab.lessons.checks import Estimate, Prediction, points, predicted
-from dtdg_lab.lessons.experiments import change, exactness, pruned_epochs, rows_read
-from dtdg_lab.lessons.figures import bar_chart, forecast_panels, panels, side_by_side
+from dtdg_lab.lessons.comparisons import (
+    first_step,
+    importance_within,
+    kill_rank,
+    kind_sent_least,
+    middle,
+    rows_of,
+    sent_by_a_rank,
+    spent_chart,
+    steps_of,
+)
+from dtdg_lab.lessons.experiments import (
+    change,
+    errors_of_means,
+    exactness,
+    first_reused,
+    graph_of,
+    in_milliseconds,
+    largest,
+    pruned_epochs,
+    rows_kept,
+    rows_read,
+    shorter,
+    step_ms,
+    train_all,
+    train_each,
+    train_or_follow,
+    ways_to_cut,
+)
+from dtdg_lab.lessons.figures import bar_chart, forecast_panels, losses_chart, panels, side_by_side
+from dtdg_lab.lessons.handles import Handles
+from dtdg_lab.lessons.papers import paper_claim
+from dtdg_lab.lessons.parts import apart_from_one_process, count_parts, partition_picture, rows_compared
+from dtdg_lab.lessons.pictures import batch_picture, cache_picture, owners_picture, schedule_picture, window_picture
 from dtdg_lab.lessons.race_screen import RaceScreen
-from dtdg_lab.lessons.seeds import near_by_seed_words
-from dtdg_lab.lessons.widgets import BatchBench, CacheBench, ScheduleBench
-from dtdg_lab.network.links import parse_links
-from dtdg_lab.network.patterns import make_pattern
-from dtdg_lab.partition.redistribution_volume import collective_rows, collectives
-from dtdg_lab.partition.simple import vertex_loads
-from dtdg_lab.runs.liveness import read_notes
-from dtdg_lab.studies.race_table import MEASURES
-from dtdg_lab.studies.study import importance_of
-from dtdg_lab.systems.decayed_windows.chunks import Chunking
-from dtdg_lab.systems.decayed_windows.shrinking import Shrinker, survival_order
-from dtdg_lab.systems.decayed_windows.window import decayed_counts, kept_share
-from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
-from dtdg_lab.systems.feature_cache.calibration.calibration import SHIPPED, reddit
-from dtdg_lab.systems.feature_cache.calibration.study import measure as measure_calls
-from dtdg_lab.systems.feature_cache.policies.baselines import RuleWindows
-from dtdg_lab.systems.feature_cache.policies.learned import learned_policy
-from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
-from dtdg_lab.systems.feature_cache.simulation.cases import CacheCase, comparison_cases
-from dtdg_lab.systems.feature_cache.simulation.comparison import compare as compare_policies
-from dtdg_lab.systems.feature_cache.simulation.episode import draw_episode
-from dtdg_lab.systems.hybrid_batches.sampler import LoadGroups, TargetSampler, load_groups
-from dtdg_lab.systems.hybrid_batches.simulator import LANDSCAPES, BatchSimulator, over_best_fixed
-from dtdg_lab.systems.snapshot_groups.comparison import predict_epochs
-from dtdg_lab.systems.snapshot_groups.gantt import planned_figure
-from dtdg_lab.systems.snapshot_groups.schedulers.simulation import replay
+from dtdg_lab.lessons.schedules import schedules_of, throughputs
+from dtdg_lab.lessons.streams import (
+    affected_nodes,
+    busiest,
+    by_baseline,
+    largest_change,
+    messages,
+    perturb_each,
+    sparse_graph,
+    split_picture,
+    stream_picture,
+    train_models,
+    trained_loss,
+)
+from dtdg_lab.lessons.widgets import ScheduleBench
+from dtdg_lab.systems.hybrid_batches.simulator import LANDSCAPES, over_best_fixed
 
 __all__ = [
     "LANDSCAPES",
-    "MEASURES",
-    "SHIPPED",
-    "WINDOWS",
-    "BatchBench",
-    "BatchSimulator",
-    "BatchSize",
-    "CacheActions",
-    "CacheBench",
-    "CacheCase",
-    "CachePlanner",
-    "Chunking",
-    "ConfigError",
     "Estimate",
-    "LoadGroups",
+    "Handles",
     "MedianPruner",
-    "Partition",
     "Prediction",
     "RaceScreen",
-    "RuleWindows",
-    "RunFailedError",
-    "Schedule",
     "ScheduleBench",
-    "Shrinker",
-    "SnapshotBlocks",
-    "TargetSampler",
+    "affected_nodes",
+    "apart_from_one_process",
     "bar_chart",
+    "batch_costs",
+    "batch_loads",
+    "batch_picture",
+    "beyond_best_plan",
+    "busiest",
+    "by_baseline",
+    "by_window",
+    "cache_picture",
+    "call_times",
+    "called_better",
+    "cases_lost",
     "change",
     "checks",
-    "collective_rows",
-    "collectives",
-    "compare_policies",
-    "comparison_cases",
-    "decayed_counts",
-    "decode",
-    "draw_episode",
-    "encode",
+    "compared_policies",
+    "controller_bench",
+    "count_parts",
+    "equal_systems_picture",
+    "errors_of_means",
     "exactness",
     "exercises",
+    "first_reused",
+    "first_step",
     "forecast_panels",
-    "generator",
-    "importance_of",
-    "kept_share",
-    "learned_policy",
-    "load_groups",
-    "make_pattern",
-    "measure_calls",
-    "near_by_seed_words",
+    "graph_of",
+    "importance_within",
+    "in_milliseconds",
+    "kill_rank",
+    "kind_sent_least",
+    "largest",
+    "largest_change",
+    "loads_picture",
+    "losses_chart",
+    "messages",
+    "middle",
     "over_best_fixed",
+    "owners_picture",
     "panels",
-    "parse_links",
-    "planned_figure",
+    "paper_claim",
+    "partition_picture",
+    "perturb_each",
     "points",
-    "predict_epochs",
     "predicted",
     "pruned_epochs",
-    "read_notes",
-    "reddit",
-    "replay",
+    "pruning_picture",
+    "repeated_batches",
+    "ring_picture",
+    "rows_compared",
+    "rows_kept",
+    "rows_of",
     "rows_read",
+    "rule_beyond_best_plan",
+    "schedule_picture",
+    "schedules_of",
+    "selection_picture",
+    "sent_by_a_rank",
+    "shorter",
     "side_by_side",
-    "survival_order",
-    "vertex_loads",
+    "simulated_bench",
+    "slow_link_config",
+    "slow_owner",
+    "sparse_graph",
+    "spent_chart",
+    "split_picture",
+    "step_ms",
+    "steps_of",
+    "stream_picture",
+    "throughputs",
+    "times_to_target",
+    "train_all",
+    "train_each",
+    "train_models",
+    "train_or_follow",
+    "trained_loss",
+    "waiting_for_batches",
+    "ways_to_cut",
+    "while_slow",
+    "window_costs",
+    "window_picture",
 ]

@@ -22,7 +22,6 @@ from dtdg_lab.core.errors import ConfigError, PredictionError, UnknownNameError
 from dtdg_lab.studies.race_table import best, spread
 from dtdg_lab.studies.same_losses import same_losses
 from dtdg_lab.visualization.chart import Figure
-from dtdg_lab.visualization.runs.curves import NEAR
 from dtdg_lab.visualization.sheet import standalone
 
 # A number that learners estimate before it is revealed.
@@ -254,18 +253,20 @@ class Prediction(_Question):
 
     Args:
         question: one sentence.
-        choices: at least two different choices.
+        choices: at least two different choices; a mapping gives the number that each stands for, so that ``reveal``
+            takes a number and shows the nearest choice.
 
     Raises:
         ConfigError: there are fewer than two choices, or one is given twice.
     """
 
-    def __init__(self, question: str, choices: Sequence[str]) -> None:
+    def __init__(self, question: str, choices: Sequence[str] | Mapping[str, float]) -> None:
         import ipywidgets
 
         if len(choices) < 2 or len(set(choices)) < len(choices):
             raise ConfigError(f"a prediction needs at least two different choices, but got {list(choices)}.")
         self.choices = tuple(choices)
+        self._numbers = dict(choices) if isinstance(choices, Mapping) else {}
         many = len(choices) > _LISTED
         shape = ipywidgets.ToggleButtons if many else ipywidgets.RadioButtons
         self._buttons = shape(options=self.choices, value=None, layout=_WIDE)
@@ -297,32 +298,35 @@ class Prediction(_Question):
     def _first_guess(self) -> str:
         return self.choices[0]
 
-    def reveal(self, answer: str) -> str:
+    def reveal(self, answer: str | float) -> str:
         """Return the answer next to the prediction, as text.
 
         Args:
-            answer: one of the choices.
+            answer: one of the choices, or a number, whose nearest choice is the answer.
 
         Raises:
             UnknownNameError: the answer is not one of the choices.
             PredictionError: there is no prediction yet.
         """
+        exact = ""
+        if self._numbers and is_number(answer):
+            number = float(answer)
+            answer = min(self._numbers, key=lambda choice: abs(self._numbers[choice] - number))
+            exact = f" ({number:.3g})"
         if answer not in self.choices:
-            raise UnknownNameError("choice", answer, self.choices)
+            raise UnknownNameError("choice", str(answer), self.choices)
         who = self._predicted()
         if self.value == answer:
-            return self._revealed(f"It is {answer}, as {who} predicted.")
-        return self._revealed(f"It is {answer}; {who} predicted {self.value}.")
+            return self._revealed(f"It is {answer}{exact}, as {who} predicted.")
+        return self._revealed(f"It is {answer}{exact}; {who} predicted {self.value}.")
 
 
-# Checks of the exercises of lesson 12: significance, time to loss, equivalent runs, and reported results.
+# Checks of the exercises of lesson 12: significance, equivalent runs, and reported results.
 
 
 Pair = tuple[str, RunConfig, RunConfig]  # a description of the difference, and both configs
 
 _DATA = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-MEANINGS: Mapping[str, str] = _DATA["meanings"]
-MEANS = "b"
 HINTS: Mapping[str, str] = _DATA["hints"]
 
 
@@ -360,17 +364,6 @@ def check_may_say(function: Any) -> Feedback:
     """Check ``may_say(first, second)``."""
     hint = "compare the worst seed of one with the best of the other; a single seed has no spread"
     return _compared(1, function, may_say, hint, "this is the rule for bold numbers in the table", same=_same_truth)
-
-
-def first_near(seconds: Sequence[float], losses: Sequence[float], lowest: float) -> float | None:
-    """Return the first time at which a loss is within 5 % of the best of all contestants; None if it never is."""
-    return next((second for second, loss in zip(seconds, losses, strict=True) if loss <= lowest * (1 + NEAR)), None)
-
-
-def check_first_near(function: Any) -> Feedback:
-    """Check ``first_near(seconds, losses, least)``."""
-    hint = "return seconds, not an index, of the first point within 5 % of the best of all, or None if there is none"
-    return _compared(2, function, first_near, hint, "the column 'time to near best'", same=_same_moment)
 
 
 def pairs(base: RunConfig) -> dict[str, Pair]:
@@ -411,36 +404,17 @@ def check_pairs(answer: Any, pairs: Mapping[str, Pair]) -> Feedback:
     """
     letters = _letters(answer)
     if letters is None:
-        return Feedback(False, '3: give a set of letters, such as {"a", "b"}')
+        return Feedback(False, '2: give a set of letters, such as {"a", "b"}')
     if unknown := sorted(letters - pairs.keys()):
-        return Feedback(False, f"3: {', '.join(unknown)} does not name a pair")
+        return Feedback(False, f"2: {', '.join(unknown)} does not name a pair")
     for letter, (description, one, other) in pairs.items():
         if (letter in letters) != must_agree(one, other):
             return Feedback(
-                False, f"3: think again about {letter} ({description}): {HINTS.get(letter, '')}".rstrip(": ")
+                False, f"2: think again about {letter} ({description}): {HINTS.get(letter, '')}".rstrip(": ")
             )
     return Feedback(
-        True, "3: runs that compute the same steps must have the same losses; otherwise something is broken"
+        True, "2: runs that compute the same steps must have the same losses; otherwise something is broken"
     )
-
-
-def skill(loss: float, persistence: float) -> float:
-    """Return the share of persistence's loss that the model saves."""
-    return 1 - loss / persistence
-
-
-def check_skill(function: Any, meaning: Any) -> Feedback:
-    """Check ``skill(loss, persistence)``, and what a skill of -1 means.
-
-    Args:
-        function: the learner's function.
-        meaning: a letter of ``MEANINGS``.
-    """
-    wrong = agrees(function, skill, _cases("skill"))
-    if not wrong and (not isinstance(meaning, str) or meaning.strip().lower() != MEANS):
-        return Feedback(False, "4: the function is right; solve it for -1: which loss has that skill?")
-    hint = "equal to persistence gives 0, zero loss gives 1"
-    return _judged(4, wrong, hint, "below 0, predicting that tomorrow equals today beats the trained model")
 
 
 def reported(validation: Sequence[float], test: Sequence[float]) -> float:
@@ -451,18 +425,11 @@ def reported(validation: Sequence[float], test: Sequence[float]) -> float:
 def check_reported(function: Any) -> Feedback:
     """Check ``reported(validation, test)``."""
     hint = "the validation split chooses one system; then only that system's test loss is read"
-    return _compared(5, function, reported, hint, "chosen on one split, measured on another")
+    return _compared(3, function, reported, hint, "chosen on one split, measured on another")
 
 
 def _same_truth(answer: Any, truth: bool) -> bool:
     return isinstance(answer, bool | np.bool_) and bool(answer) is truth
-
-
-def _same_moment(answer: Any, moment: float | None) -> bool:
-    """Return whether the moments are equal; None and infinity both mean that the loss was never reached."""
-    if moment is None:
-        return answer is None or (isinstance(answer, float) and answer == math.inf)
-    return close(answer, moment)
 
 
 def _letters(answer: Any) -> set[str] | None:
@@ -481,7 +448,7 @@ def _letters(answer: Any) -> set[str] | None:
     return {letter.strip().lower() for letter in letters}
 
 
-# Checks of the exercises of lesson 14: communication volume, speed-up, engine placement, and lost steps.
+# Checks of the exercises of lesson 14: communication volume, efficiency, and lost steps.
 
 
 def ring(gradient_bytes: float, ranks: int) -> float:
@@ -507,39 +474,6 @@ def check_efficiency(function: Any) -> Feedback:
     return _compared(2, function, efficiency, hint, "the share of the ranks' time that shortens the epoch")
 
 
-def first_below(rows: Iterable[Mapping[str, Any]], curve: str, share: float) -> int | None:
-    """Return the smallest number of ranks at which a curve of efficiency is below a share; None if it never is."""
-    of_curve = [row for row in rows if row["quantity"] == "efficiency" and row["curve"] == curve]
-    return min((row["ranks"] for row in of_curve if row["value"] < share), default=None)
-
-
-def check_first_below(answer: Any, rows: Sequence[Mapping[str, Any]], curve: str, share: float) -> Feedback:
-    """Check the smallest number of ranks at which a curve is below a share."""
-    right = first_below(rows, curve, share)
-    hint = f"look for the first row of {curve} in the table whose value is below {share:.0%}"
-    praise = f"from {right} ranks on {curve} uses less than {share:.0%} of them"
-    return _counted(3, answer, right, "ranks", hint=hint, praise=praise)
-
-
-def check_hosts(answer: Any, hosts: Mapping[str, int]) -> Feedback:
-    """Check the engines of an SSH cluster: one for each GPU of every host.
-
-    Args:
-        answer: host -> number of engines.
-        hosts: host -> number of GPUs.
-    """
-    if not isinstance(answer, Mapping) or not answer:
-        return Feedback(False, "4: give a dict: {'host': engines}")
-    if missing := [host for host in hosts if host not in answer]:
-        return Feedback(False, f"4: {', '.join(missing)} has GPUs too")
-    if wrong := [str(host) for host in answer if host not in hosts]:
-        return Feedback(False, f"4: {', '.join(wrong)} is not a host of the task")
-    for host, gpus in hosts.items():
-        if not is_number(answer[host]) or answer[host] != gpus:
-            return Feedback(False, f"4: {host} has {gpus} GPUs, and one engine uses one of them")
-    return Feedback(True, "4: one engine for each GPU: run.config.ranks may be up to their total")
-
-
 def check_lost(answer: Any, steps_made: int, checkpoint_step: int) -> Feedback:
     """Check the number of steps that must be repeated after a rank is lost.
 
@@ -550,10 +484,10 @@ def check_lost(answer: Any, steps_made: int, checkpoint_step: int) -> Feedback:
     """
     hint = "work after the checkpoint is lost; work before it is kept"
     praise = "the more recent the checkpoint, the less is lost"
-    return _counted(5, answer, steps_made - checkpoint_step, "steps", hint=hint, praise=praise)
+    return _counted(3, answer, steps_made - checkpoint_step, "steps", hint=hint, praise=praise)
 
 
-# Checks of the exercises of lesson 13: number of runs, noise, the cost of pruning, model selection.
+# Checks of the exercises of lesson 13: number of runs, noise, model selection.
 
 
 Losses = Mapping[str, Sequence[float]]  # losses by cell and seed, or by trial and epoch
@@ -573,23 +507,6 @@ def check_runs(function: Any) -> Feedback:
     return _compared(1, function, runs, hint, "axes multiply: one more axis of ten values costs ten times as much")
 
 
-def left(total: int, finished: int) -> int:
-    """Return the number of runs that the second call of a study trains."""
-    return total - finished
-
-
-def check_left(answer: Any, total: int, finished: int) -> Feedback:
-    """Check the number of runs that a resumed study trains.
-
-    Args:
-        answer: a number of runs.
-        total: number of runs in the study.
-        finished: number of runs finished before the interruption; one more was half done.
-    """
-    hint = "a finished run is never repeated; a half-done run of this process restarts"
-    return _counted(2, answer, left(total, finished), "runs", hint=hint, praise="all runs except the finished ones")
-
-
 def ties(cells: Losses) -> set[str]:
     """Return the best cell, and all cells that do not clearly differ from it.
 
@@ -606,7 +523,7 @@ def check_ties(function: Any) -> Feedback:
         "above the best cell's highest"
     )
     praise = "the result of a study is a set of settings, not one of them"
-    return _compared(3, function, ties, hint, praise, same=_same_names, shown=_briefly)
+    return _compared(2, function, ties, hint, praise, same=_same_names, shown=_briefly)
 
 
 def stopped(curves: Losses, epoch: int, trials: int) -> list[str]:
@@ -619,38 +536,6 @@ def lost(curves: Losses, epoch: int, trials: int) -> str | None:
     """Return the trial with the lowest final loss, if the rule stops it; otherwise None."""
     best = min(curves, key=lambda name: curves[name][-1])
     return best if best in stopped(curves, epoch, trials) else None
-
-
-def check_stopped(answer: Any, curves: Losses, epoch: int, trials: int) -> Feedback:
-    """Check the names of the trials that the rule stops."""
-    if not isinstance(answer, Set | list | tuple) or not answer:
-        return Feedback(False, "4: give a set of names: {'A', 'B'}")
-    right, names = set(stopped(curves, epoch, trials)), list(answer)
-    if unknown := [str(name) for name in names if not isinstance(name, str) or name not in curves]:
-        return Feedback(False, f"4: {', '.join(unknown)} is not a trial: choose from {', '.join(curves)}")
-    first = list(curves)[:trials]
-    if early := [name for name in first if name in names]:
-        return Feedback(False, f"4: {early[0]} has fewer than {trials} trials before it: nothing is stopped yet")
-    if wrong := [name for name in curves if name in names and name not in right]:
-        return Feedback(
-            False,
-            f"4: {wrong[0]} continues: take the LOWEST of its first {epoch} losses, and the median of the same "
-            "quantity over all trials before it; a median of an even number lies between the middle two",
-        )
-    if missing := [name for name in curves if name in right and name not in names]:
-        return Feedback(False, f"4: one more is above the median of those before it ({len(missing)} missing)")
-    return Feedback(True, "4: one check saves the remaining epochs of the stopped trials")
-
-
-def check_lost_values(answer: Any, curves: Losses, epoch: int, trials: int) -> Feedback:
-    """Check the name of the trial that would have been the best, but was stopped."""
-    if not isinstance(answer, str) or answer not in curves:
-        return Feedback(False, f"5: give the name of a trial: one of {', '.join(curves)}")
-    if answer not in stopped(curves, epoch, trials):
-        return Feedback(False, f"5: {answer} is not stopped by the rule, so it is not lost")
-    if answer != lost(curves, epoch, trials):
-        return Feedback(False, f"5: {answer} is stopped, but others reach a lower final loss: look at the last epoch")
-    return Feedback(True, "5: a slow starter with the best final loss: the weakness of a median rule")
 
 
 def choose(rows: Sequence[Row]) -> tuple[str, float]:
@@ -679,7 +564,7 @@ def check_choose(function: Any) -> Feedback:
     """Check ``choose(rows)``."""
     wrong = agrees(function, choose, zip(map(_rows, _DATA["cases"]["choose"])), same=_same_choice, shown=_briefly)
     hint = "choose the cell by the lowest median of validation_loss over seeds, and report the median of its test_loss"
-    return _judged(6, wrong, hint, "choose on the validation split; evaluate the chosen cell once on the test split")
+    return _judged(3, wrong, hint, "choose on the validation split; evaluate the chosen cell once on the test split")
 
 
 def _briefly(case: tuple[Any, ...]) -> str:

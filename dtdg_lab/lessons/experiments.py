@@ -1,21 +1,131 @@
-"""Experiments of lessons: what follows a live change, what a batch reads, and whether its loss is exact."""
+"""Experiments of lessons: several trainings, what follows a live change, what a batch or a window reads."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from optuna.pruners import BasePruner
 
+from dtdg_lab.cluster.session import Session
 from dtdg_lab.cluster.stopping_rule import Evaluated
+from dtdg_lab.config.catalogue import PROTOCOLS
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.datasets.user_data import from_edges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.split import split
 from dtdg_lab.records.events import SettingsChanged
 from dtdg_lab.records.position import Progress
+from dtdg_lab.runs.directory import ENDED
+from dtdg_lab.runs.stored_run import StoredRun, open_run
 from dtdg_lab.studies.search import pruning_judge
 from dtdg_lab.studies.trials import PRUNED, Trial
+from dtdg_lab.systems.decayed_windows.window import decayed_counts, kept_share
+
+FAST = "DTDG_LAB_FAST"  # environment variable set by tests: every experiment is short
+FAST_STEPS = 30
+
+
+def train_or_follow(session: Session, config: RunConfig) -> Any:
+    """Return the session's run if one is under way, otherwise begin one: a cell may be run twice."""
+    run = session.current
+    return run if run is not None and run.status not in ENDED else session.train(config)
+
+
+def in_milliseconds(name: str) -> str:
+    """Return the heading of a column of seconds whose numbers are milliseconds."""
+    return name.replace("_s", " (ms)")
+
+
+def shorter(value: Any, fast: Any) -> Any:
+    """Return the first value, or the second where tests ask for short experiments."""
+    return fast if FAST in os.environ else value
+
+
+def train_all(
+    session: Session, configs: Mapping[str, RunConfig], *, epochs: int, seeds: Sequence[int] = (1, 2, 3)
+) -> dict[str, list[float]]:
+    """Train each config once a seed, and return name -> its test loss for each seed.
+
+    Args:
+        session: trains them one after the other.
+        configs: name -> settings.
+        epochs: of each training.
+        seeds: of parameters and batches.
+    """
+    if FAST in os.environ:
+        seeds = seeds[:1]
+    losses: dict[str, list[float]] = {name: [] for name in configs}
+    for name, config in configs.items():
+        for seed in seeds:
+            run = session.train(config.replace(epochs=epochs, seed=seed, evaluate_every=epochs)).wait()
+            losses[name].append(float(run.summary["test_loss"]))
+    return losses
+
+
+def train_each(session: Session, configs: Mapping[str, RunConfig]) -> dict[str, StoredRun]:
+    """Train each config, and return name -> its run.
+
+    Args:
+        session: trains them one after the other.
+        configs: name -> settings.
+    """
+    return {name: open_run(session.train(config).wait().path) for name, config in configs.items()}
+
+
+def graph_of(*snapshots: str) -> DynamicGraph:
+    """Return a graph whose snapshots are given by their edges, such as ``"01 12"`` for 0 to 1 and 1 to 2.
+
+    The last snapshot is that of the labels only.
+    """
+    edges = [(int(edge[0]), int(edge[1]), time) for time, text in enumerate(snapshots) for edge in text.split()]
+    source, target, when = zip(*edges, strict=True)
+    return from_edges(source, target, when, cut=len(snapshots), name=f"{len(snapshots)} snapshots")
+
+
+def largest(losses: Mapping[str, Sequence[float]]) -> str:
+    """Return the name with the largest mean."""
+    return max(losses, key=lambda name: sum(losses[name]) / len(losses[name]))
+
+
+def errors_of_means(graph: DynamicGraph, lengths: Sequence[int], *, protocol: str = "warm") -> dict[int, float]:
+    """Return, for each length w, the mean squared error of predicting the mean of the last w snapshots.
+
+    It is measured on the test split, like the errors of models.
+
+    Args:
+        graph: a graph with targets, (T, N).
+        lengths: numbers of snapshots, at most those before the test split.
+        protocol: protocol of the split.
+    """
+    test = split(graph.num_snapshots, graph.edge_life, PROTOCOLS[protocol]).test
+    errors = {}
+    for length in lengths:
+        means = [graph.persistence[t - length + 1 : t + 1].mean(axis=0) for t in test]
+        squares = [((mean - graph.targets[t]) ** 2).mean() for t, mean in zip(test, means, strict=True)]
+        errors[length] = float(sum(squares) / len(squares))
+    return errors
+
+
+def ways_to_cut(config: RunConfig) -> dict[str, RunConfig]:
+    """Return name -> settings of four ways to cut history, on one rank, from those of a decayed window."""
+    alone = config.replace(ranks=1)
+    return {
+        "full history": alone.replace(system="full-history"),
+        "decayed": alone,
+        "recent only": alone.replace(system="recent-only"),
+        "two from zero": alone.replace(system="psg", group_window=alone["full_snapshots"]),
+    }
+
+
+def rows_kept(config: RunConfig) -> float:
+    """Return the share of the rows of a whole window that a decayed one keeps, by its formula."""
+    decayed = config["window"] - config["full_snapshots"]
+    counts = decayed_counts(config["decay"], chunks=config["chunks"], alpha=config["alpha"], decayed=decayed)
+    return kept_share(counts, chunks=config["chunks"], full=config["full_snapshots"])
 
 
 async def change(run: Any, *, steps: int = 0, epochs: int = 0, **settings: Any) -> None:
@@ -24,6 +134,7 @@ async def change(run: Any, *, steps: int = 0, epochs: int = 0, **settings: Any) 
     Raises:
         ConfigError: the run refuses the change.
     """
+    steps = min(steps, FAST_STEPS) if FAST in os.environ else steps
     count = _count_changes(run)
     run.set(**settings)
     while _count_changes(run) == count:  # until all ranks have applied the change
@@ -35,6 +146,23 @@ async def change(run: Any, *, steps: int = 0, epochs: int = 0, **settings: Any) 
         await run.wait_for_step(applied.step + steps)
     while (progress := _progress(run)).epoch < applied.epoch + epochs:
         await run.wait_for_step(progress.step + 1)
+
+
+async def first_reused(run: Any, *, steps: int) -> None:
+    """Wait until a run takes a batch from its reservoir, and then for some more steps."""
+    while True:
+        with run.lock:
+            sources = set(run.live.rows("targets")["source"].tolist())
+        if "reservoir" in sources:
+            break
+        await run.wait_for_step(_progress(run).step + 20)
+    await run.wait_for_step(_progress(run).step + (min(steps, FAST_STEPS) if FAST in os.environ else steps))
+
+
+def step_ms(run: StoredRun) -> dict[str, float]:
+    """Return the median milliseconds of a step of each rank."""
+    seconds = run.table("steps").groupby("rank")["time_s"].median()
+    return {f"rank {rank}": 1e3 * float(value) for rank, value in seconds.items()}
 
 
 def _count_changes(run: Any) -> int:

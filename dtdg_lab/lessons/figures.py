@@ -11,15 +11,15 @@ from typing import Any
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.forecast.rank_curves import RankCurves
 from dtdg_lab.runs.charts import chart_of, draw, lock_of
-from dtdg_lab.visualization.axes import CATEGORIES, FROM_ZERO, NAMES
+from dtdg_lab.visualization.axes import CATEGORIES, FROM_ZERO, NAMES, log_axis
 from dtdg_lab.visualization.chart import CaptionedFigure, ChartOptions, Figure, card, trace_keys
-from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, INK_COLOUR, series_colour
 from dtdg_lab.visualization.sheet import STUDY_HEIGHT, run_sheet, sheet
-from dtdg_lab.visualization.traces import bars, level_bars, rule, whiskers
+from dtdg_lab.visualization.traces import bars, label, level_bars, points, rule, whiskers
 
 MOST = 4  # maximum number of panels of a figure in a lesson
 _WRITTEN = 22  # maximum number of bars that have room for their values
-_DECADES = 300.0  # ratio of largest to smallest value from which a logarithmic axis has ticks only at powers of ten
+_BEYOND = 1.6  # by which a logarithmic axis goes beyond its bars, so that values have room
 _PREFIXED = 1e4  # smallest number that is written with a prefix, such as 12k
 
 
@@ -71,13 +71,37 @@ def bar_chart(
             )
         )
     positive = [number for number in numbers if number]
-    ticks = (
-        1 if log and max(positive) > _DECADES * min(positive) else "D2"
-    )  # powers of ten; or also 2 and 5 times these
-    axis = {"type": "log", "dtick": ticks, "exponentformat": "SI"} if log else FROM_ZERO
+    axis = log_axis(min(positive) / _BEYOND, max(positive) * _BEYOND) if log else FROM_ZERO
     layout: dict[str, Any] = {"xaxis": {**CATEGORIES, "tickangle": None}, "yaxis": axis}
     layout |= {"barmode": "group", "bargap": 0.35, "margin": {"b": 40}}
     return card(traces, title, unit=unit, keys=trace_keys(traces), **layout)
+
+
+def losses_chart(
+    title: str,
+    losses: Mapping[str, Sequence[float]],
+    *,
+    unit: str = "MSE",
+    baselines: Mapping[str, float] | None = None,
+) -> Figure:
+    """Draw the mean loss of each training as a bar, its seeds as dots, and baselines as dotted lines.
+
+    Args:
+        title: title of the chart.
+        losses: name -> loss of each seed.
+        unit: title of the axis.
+        baselines: name -> loss, such as that of persistence.
+    """
+    figure = bar_chart(title, unit, {name: sum(values) / len(values) for name, values in losses.items()})
+    names = [name for name, values in losses.items() for _ in values]
+    values = [float(value) for by_seed in losses.values() for value in by_seed]
+    figure["data"] = [*figure["data"], points("one seed", names, values, INK_COLOUR, "%{x}: %{y:.3g}", size=6)]
+    layout = figure["layout"]
+    for name, loss in (baselines or {}).items():
+        layout["shapes"] = [*layout.get("shapes", ()), rule(y=loss)]
+        note = label(name, 1, loss, xref="paper", xanchor="right", yanchor="bottom")
+        layout["annotations"] = [*layout.get("annotations", ()), note]
+    return figure
 
 
 def panels(run: Any, *names: str, title: str = "") -> Figure:

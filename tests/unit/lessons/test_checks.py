@@ -14,14 +14,6 @@ from dtdg_lab.lessons import checks as scale_checks
 from dtdg_lab.lessons.checks import Estimate, Feedback, agrees, close, points
 from tests.lesson_solutions import NO_FUNCTIONS
 
-ROWS = [
-    {"quantity": "efficiency", "curve": "psg", "ranks": ranks, "value": share}
-    for ranks, share in ((1, 1.0), (2, 0.98), (16, 0.9), (64, 0.74), (256, 0.7), (1024, 0.6))
-]
-ROWS += [{**row, "curve": "fold", "value": 0.9} for row in ROWS]
-ROWS += [{"quantity": "rank_bytes", "curve": "psg", "ranks": 2, "value": 0.1}]
-HOSTS = {"node1": 4, "node2": 2}
-
 RING_WRONG: list[Any] = [
     *NO_FUNCTIONS,
     lambda g, r: g,
@@ -46,32 +38,7 @@ EFFICIENCY_WRONG: list[Any] = [
     lambda a, b, r: 100 * a / b / r,
     lambda a, b, r: r * b / a,
 ]
-HOSTS_WRONG: list[Any] = [
-    None,
-    {},
-    [4, 2],
-    "node1: 4",
-    {"node1": 4},
-    {"node2": 2},
-    {"node1": 2, "node2": 4},
-    {"node1": 1, "node2": 1},
-    {"node1": 6},
-    {"node1": 4, "node2": 2, "node3": 1},
-    {"node1": "4", "node2": "2"},
-    {"node1": 4, "node2": 2.5},
-    {"node1": True, "node2": 2},
-]
-
-
 Check = Callable[[Any], Feedback]
-
-
-def check_first_below(answer: Any) -> Feedback:
-    return scale_checks.check_first_below(answer, ROWS, "psg", 0.75)
-
-
-def check_hosts(answer: Any) -> Feedback:
-    return scale_checks.check_hosts(answer, HOSTS)
 
 
 def check_lost(answer: Any) -> Feedback:
@@ -81,15 +48,11 @@ def check_lost(answer: Any) -> Feedback:
 ACCEPTED: dict[Check, list[Any]] = {
     scale_checks.check_ring: [scale_checks.ring, lambda g, r: 2 * g - 2 * g / r],
     scale_checks.check_efficiency: [lambda a, b, r: a / b / r, lambda a, b, r: np.float64(a) / (b * r)],
-    check_first_below: [64, np.int64(64)],
-    check_hosts: [{"node2": 2, "node1": 4}],
     check_lost: [17],
 }
 REJECTED: list[tuple[Check, str, list[Any]]] = [  # with words of the hint
     (scale_checks.check_ring, "one rank sends nothing", RING_WRONG),
     (scale_checks.check_efficiency, "", EFFICIENCY_WRONG),
-    (check_first_below, "", [None, 1, 2, 16, 63, 65, 256, 1024, "64", math.nan, [64], True, 0.74]),
-    (check_hosts, "4: ", HOSTS_WRONG),
     (check_lost, "", [None, 0, 16, 18, 100, 117, 217, -17, "17", math.nan, [17], True, 17.5]),
 ]
 
@@ -107,10 +70,6 @@ def test_right_answers_are_accepted_in_any_form(check: Check, right: Any) -> Non
 def test_wrong_answers_get_a_hint(check: Check, hint: str, wrong: Any) -> None:
     feedback = check(wrong)
     assert not feedback and hint in feedback.words
-
-
-def test_the_first_ranks_below_are_read_off_the_curve() -> None:
-    assert scale_checks.first_below(ROWS, "psg", 0.75) == 64 and scale_checks.first_below(ROWS, "fold", 0.75) is None
 
 
 def test_no_step_is_lost_at_a_checkpoint() -> None:

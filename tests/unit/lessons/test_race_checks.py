@@ -20,13 +20,6 @@ PAIRS = race_checks.pairs(BASE)
 AGREE = {"a", "b", "e", "g"}
 
 
-def near(seconds: list[float], losses: list[float], least: float) -> float:
-    for at, loss in zip(seconds, losses, strict=True):
-        if (loss - least) / least < 0.05:
-            return at
-    return math.inf
-
-
 def sorts_its_lists(first: list[float], second: list[float]) -> bool:
     first.sort()
     second.sort()
@@ -59,43 +52,10 @@ SAY_WRONG: list[Any] = [
     lambda a, b: 1 if len(a) > 1 < len(b) and max(a) < min(b) else 0,
     lambda a, b: "True" if max(a) < min(b) else "False",
 ]
-NEAR_WRONG: list[Any] = [
-    *NO_FUNCTIONS,
-    lambda s, v, least: s[0] if s else None,
-    lambda s, v, least: s[-1] if s else None,
-    lambda s, v, least: s[v.index(min(v))] if s else None,
-    lambda s, v, least: next((i for i, x in enumerate(v) if x <= 1.05 * least), None),
-    lambda s, v, least: next((t for t, x in zip(s, v, strict=True) if x <= 1.05 * min(v)), None),
-    lambda s, v, least: next((t for t, x in zip(s, v, strict=True) if x <= least), None),
-    lambda s, v, least: next((t for t, x in zip(s, v, strict=True) if x <= least + 0.05), None),
-    lambda s, v, least: next((t for t, x in zip(s, v, strict=True) if x <= 0.95 * least), None),
-    lambda s, v, least: next((t for t, x in zip(s, v, strict=True) if x <= 1.5 * least), None),
-    lambda s, v, least: next((t for t, x in zip(s, v, strict=True) if x <= 1.05 * least), 0.0),
-    lambda s, v, least: next((t for t, x in zip(s, v, strict=True) if x <= 1.05 * least), math.nan),
-    lambda s, v, least: next((x for x in v if x <= 1.05 * least), None),
-    lambda s, v, least: [t for t, x in zip(s, v, strict=True) if x <= 1.05 * least],
-    lambda s, v, least: str(near(s, v, least)),
-    lambda s, v, least: next(t for t in s if t < 0),
-]
 LETTERS_WRONG = ["a", "abe", "abg", "beg", "aeg", "abceg", "abdeg", "abefg", "abcdefg", "cdf", "abegh"]
 PAIRS_WRONG: list[Any] = [
     *map(set, LETTERS_WRONG),
     *(None, set(), "", {}, 3, True, math.nan, {1, 2, 5, 7}, dict.fromkeys("abeg", "yes"), "all of them"),
-]
-SKILL_WRONG: list[Any] = [
-    *NO_FUNCTIONS,
-    -1.0,
-    lambda v, p: v / p,
-    lambda v, p: p / v if v else 1,
-    lambda v, p: p - v,
-    lambda v, p: v / p - 1,
-    lambda v, p: max(0.0, 1 - v / p),
-    lambda v, p: abs(1 - v / p),
-    lambda v, p: 100 * (1 - v / p),
-    lambda v, p: 1 - p / v if v else 1,
-    lambda v, p: 1 - v,
-    lambda v, p: str(1 - v / p),
-    lambda v, p: (p - v) / v,
 ]
 REPORTED_WRONG: list[Any] = [
     *NO_FUNCTIONS,
@@ -125,14 +85,6 @@ def check_pairs(answer: Any) -> Feedback:
     return race_checks.check_pairs(answer, PAIRS)
 
 
-def check_skill(answer: Any) -> Feedback:
-    return race_checks.check_skill(answer, "b")
-
-
-def check_meaning(letter: Any) -> Feedback:
-    return race_checks.check_skill(race_checks.skill, letter)
-
-
 ACCEPTED: dict[Check, list[Any]] = {
     race_checks.check_may_say: [
         race_checks.may_say,
@@ -140,10 +92,7 @@ ACCEPTED: dict[Check, list[Any]] = {
         lambda a, b: len(a) > 1 < len(b) and all(x < y for x in a for y in b),
         lambda a, b: np.min([len(a), len(b)]) > 1 and np.max(a) < np.min(b),
     ],
-    race_checks.check_first_near: [race_checks.first_near, near, lambda s, v, least: np.float64(near(s, v, least))],
     check_pairs: [AGREE, frozenset(AGREE), [*AGREE], "abeg", "a, b, e, g", "A B E G", {k: k in AGREE for k in PAIRS}],
-    check_skill: [race_checks.skill, lambda v, p: (p - v) / p, lambda v, p: np.float64(1 - v / p)],
-    check_meaning: ["b", "B", " b "],
     race_checks.check_reported: [
         race_checks.reported,
         lambda v, t: t[v.index(min(v))],
@@ -153,14 +102,7 @@ ACCEPTED: dict[Check, list[Any]] = {
 }
 REJECTED: list[tuple[Check, str, list[Any]]] = [  # with words of the hint
     (race_checks.check_may_say, "a single seed has no spread", SAY_WRONG),
-    (race_checks.check_first_near, "2: ", NEAR_WRONG),
-    (check_pairs, "3: ", PAIRS_WRONG),
-    (check_skill, "equal to persistence gives 0", SKILL_WRONG),
-    (
-        check_meaning,
-        "the function is right",
-        [None, "", "a", "c", "d", "e", -1, 2, True, ["b"], {"b"}, math.nan, "ab", len],
-    ),
+    (check_pairs, "2: ", PAIRS_WRONG),
     (race_checks.check_reported, "the validation split chooses", REPORTED_WRONG),
 ]
 

@@ -24,7 +24,7 @@ export DTDG_LAB_DATA := $(abspath ../shared/data/real)
 endif
 endif
 
-.PHONY: help env lab demo check test test-full soak bench supply docs lint algorithms clean
+.PHONY: help env lab demo check test test-full lessons-check soak bench supply docs lint algorithms clean
 
 help:
 	@echo 'make lab         environment, then JupyterLab on notebooks/00_live_lab.ipynb'
@@ -32,6 +32,7 @@ help:
 	@echo 'make check       lint, then the tests nearest to what changed since main (90 seconds)'
 	@echo 'make test        lint, then the tests (about ten minutes); ARGS="-k words" selects'
 	@echo 'make test-full   every test, with long ones and coverage (over an hour)'
+	@echo 'make lessons-check  every lesson in fast mode, with its solutions and what it says (six minutes)'
 	@echo 'make soak        an hour of a run that is watched, steered, killed and resumed; ARGS="--minutes 5"'
 	@echo 'make bench       the quick part of every benchmark beside stored results; ARGS=--full for the rest'
 	@echo 'make supply      licences and known vulnerabilities of the pinned packages'
@@ -90,11 +91,15 @@ test-full: lint
 	@$(BIN)/python -m pytest --collect-only -qq --no-budget -m slow | grep ': ' || true
 	$(BIN)/python -m pytest --hypothesis-profile=full --no-budget --cov=dtdg_lab --cov-report=term $(ARGS)
 
+# Every lesson in fast mode, with its solutions, and then what its text says
+lessons-check: $(call extra,test)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --no-budget -m 'slow or not slow' tests/notebooks -k 'with_its_solutions or student'
+
 soak: env
 	$(BIN)/python -W ignore::ResourceWarning tests/soak.py $(ARGS)
 
 bench: $(call extra,bench)
-	PYTHONPATH=benchmarks $(BIN)/python -m contenders.quick $(ARGS)
+	$(BIN)/python benchmarks/quick.py $(ARGS)
 
 supply: $(call extra,test)
 	$(BIN)/python tests/supply.py

@@ -71,14 +71,22 @@ def cache_data() -> list[dict[str, Any]]:
         bench = CacheBench(episode, {"planner": CachePlanner(choices.actions, episode.costs)})
         late_s = trace.delay_s + ROWS * episode.costs.row_bytes / trace.bytes_per_s
         rivals = {each: [[int(first), int(choice)] for first, choice in of] for each, of in bench.played.items()}
-        runs.append({
-            "name": name, "parts": trace.parts, "sizes": list(WINDOWS), "epoch_steps": episode.epoch_steps,
-            "windows": choices.windows.tolist(), "which": trace.which.tolist(),
-            "noise": [float(f"{one:.7g}") for one in episode.noise], "step_j": rounded(episode.tables.step_j),
-            "rebuild_j": rounded(episode.tables.rebuild_s * episode.costs.stall_w),
-            "hits": [float(one) for one in np.round(episode.tables.hits.mean(axis=1), 4)],
-            "late_ms": rounded(1e3 * late_s), "rivals": rivals,
-        })  # fmt: skip
+        runs.append(
+            {
+                "name": name,
+                "parts": trace.parts,
+                "sizes": list(WINDOWS),
+                "epoch_steps": episode.epoch_steps,
+                "windows": choices.windows.tolist(),
+                "which": trace.which.tolist(),
+                "noise": [float(f"{one:.7g}") for one in episode.noise],
+                "step_j": rounded(episode.tables.step_j),
+                "rebuild_j": rounded(episode.tables.rebuild_s * episode.costs.stall_w),
+                "hits": [float(one) for one in np.round(episode.tables.hits.mean(axis=1), 4)],
+                "late_ms": rounded(1e3 * late_s),
+                "rivals": rivals,
+            }
+        )
     return runs
 
 

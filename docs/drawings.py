@@ -43,13 +43,18 @@ DRAWINGS: dict[str, list[Panel]] = {
         ("GNN: a rank holds snapshots of each block", lambda node, snapshot: str(snapshot % 4 // 2)),
         ("RNN: after an all-to-all, it holds nodes", lambda node, snapshot: upper(node)),
     ],
-    "node_partitions": [("a rank owns nodes and receives neighbours",
-                         lambda node, snapshot: upper(node) + ("c" if near(node) else ""))],
-    "hybrid_batches": [("a step: some nodes in some snapshots",
-                        lambda node, snapshot: upper(node) if snapshot in (3, 4, 5) and node in (1, 2, 5, 6) else "")],
+    "node_partitions": [
+        ("a rank owns nodes and receives neighbours", lambda node, snapshot: upper(node) + ("c" if near(node) else ""))
+    ],
+    "hybrid_batches": [
+        (
+            "a step: some nodes in some snapshots",
+            lambda node, snapshot: upper(node) if snapshot in (3, 4, 5) and node in (1, 2, 5, 6) else "",
+        )
+    ],
     "decayed_windows": [("a step: recent snapshots in full, older ones decayed", decayed)],
     "feature_cache": [("rank 0 caches the features that its next steps read most often", cached)],
-}  # fmt: skip
+}
 
 
 def svg(panels: list[Panel]) -> str:

@@ -27,6 +27,7 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "docs"), str(ROOT)]
 import benches  # noqa: E402
+import claims  # noqa: E402
 import gallery  # noqa: E402
 import measured  # noqa: E402
 from digest import digest  # noqa: E402
@@ -40,9 +41,11 @@ PAGES = {  # file of the repository -> page of the site
     "SECURITY.md": "security.md",
     "data/README.md": "data.md",
     "notebooks/README.md": "lessons/index.md",
-    **{f"notebooks/solutions/{path.name}": f"lessons/solutions/{path.name}"
-       for path in sorted((ROOT / "notebooks" / "solutions").glob("*.md"))},
-}  # fmt: skip
+    **{
+        f"notebooks/solutions/{path.name}": f"lessons/solutions/{path.name}"
+        for path in sorted((ROOT / "notebooks" / "solutions").glob("*.md"))
+    },
+}
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 EXECUTED = ROOT / "build" / "lessons"
 WORK = "build/lessons/work"  # where lessons run, as their outputs' links see it
@@ -108,7 +111,7 @@ def pages() -> Mapping[str, Callable[[], str]]:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Fill in tables and benches, and point links at pages of the site."""
-    markdown = benches.placed(measured.placed(markdown))
+    markdown = benches.placed(claims.placed(measured.placed(markdown)))
     return linked(markdown, page.file.src_uri, {file.src_uri for file in files})
 
 
@@ -178,7 +181,7 @@ def lesson(path: Path) -> str:
             for kind in [kind for kind in data if kind.startswith("application/")]:
                 del data[kind]
     text, _ = MarkdownExporter().from_notebook_node(notebook)
-    return str(text)
+    return re.sub(r"!\[([^\]]*)\]\(\.\./docs/", r"![\1](../", str(text))  # pictures lie beside the pages
 
 
 def _link_from_notebooks(match: re.Match[str]) -> str:
@@ -286,18 +289,27 @@ def options() -> str:
     from dtdg_lab.config import catalogue
     from dtdg_lab.config.options import OPTIONS, TAKES_EFFECT
 
-    read = {system: set().union(*catalogue.option_owners(system, "collegemsg", "tgcn").values())
-            for system in catalogue.names("systems")}  # fmt: skip
+    read = {
+        system: set().union(*catalogue.option_owners(system, "collegemsg", "tgcn").values())
+        for system in catalogue.names("systems")
+    }
 
     def readers(name: str, owner: str) -> str:
         found = [f"`{system}`" for system, names in read.items() if name in names]
         return "all" if len(found) == len(read) else ", ".join(found) or f"those of `{owner}`"
 
     rows = (
-        (f"`{name}`", of.meaning, of.unit or "-", of.allowed.removesuffix(f" ({of.unit})"), f"`{of.default!r}`",
-         TAKES_EFFECT[of.live], readers(name, of.owner))
+        (
+            f"`{name}`",
+            of.meaning,
+            of.unit or "-",
+            of.allowed.removesuffix(f" ({of.unit})"),
+            f"`{of.default!r}`",
+            TAKES_EFFECT[of.live],
+            readers(name, of.owner),
+        )
         for name, of in OPTIONS.items()
-    )  # fmt: skip
+    )
     text = "Every setting of `lab.RunConfig`; `lab.options(system)` lists those of one system, with its own defaults."
     head = ("option", "meaning", "unit", "allowed", "default", "a change takes effect", "systems")
     return f"---\nhide: [toc]\n---\n\n# Options\n\n{text}\n\n{table(head, rows)}"
@@ -374,8 +386,12 @@ def api() -> str:
     import dtdg_lab
 
     groups = ["dtdg_lab"]
-    groups += [f"dtdg_lab.{name}" for name in dtdg_lab.__all__ if hasattr(getattr(dtdg_lab, name), "__path__")
-               or getattr(getattr(dtdg_lab, name), "__name__", "").startswith("dtdg_lab.")]  # fmt: skip
+    groups += [
+        f"dtdg_lab.{name}"
+        for name in dtdg_lab.__all__
+        if hasattr(getattr(dtdg_lab, name), "__path__")
+        or getattr(getattr(dtdg_lab, name), "__name__", "").startswith("dtdg_lab.")
+    ]
     sections = ["# Public names\n\n`import dtdg_lab as lab`; names are loaded when first used.\n"]
     for group in groups:
         module = import_module(group)

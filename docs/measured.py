@@ -23,45 +23,25 @@ LABELS = {
     "again_s": "again",
     "apart": "largest relative difference of losses",
     "cell_out": "one cell left out",
-    "common_over_rival": "time of `dbos` over this to a loss that all reach",
     "condition_out": "one condition left out",
-    "crossover_rows": "break-even rows",
-    "dgl_over_lab": "times faster than DGL's sampler",
-    "episode_ms": "time",
     "epoch_j": "energy of an epoch",
     "first_s": "empty caches",
     "fitted": "fitted",
-    "guess": "what was measured at W = 16",
-    "hidden_off": "hidden without overlap",
-    "hidden_on": "hidden with overlap",
-    "initiation_s": "initiation",
-    "joules_over_default": "joules over `dgl-default`'s",
     "lab_bytes": "memory of this lab",
     "lab_s": "this lab",
+    "largest_condition_out": "largest error, condition left out",
     "memory_share": "share of the other's memory",
-    "near_over_rival": "time of `dbos` over this to a loss within 5 % of the best",
-    "near_s": "time to a loss within 5 % of the best",
-    "near_seeds": "seeds of five that come within 5 % of the best loss",
-    "hybrid_s": "hybrid epoch",
-    "ns_per_byte": "for each byte",
-    "others": "the other rank's step, times as long",
+    "middle": "same condition at W = 16",
     "over": "difference",
-    "over_best": "time over the best fixed size's",
-    "over_psg": "epoch of `psg` over this",
     "peer_bytes": "memory of the other",
-    "peak_share": "peak memory, relative to one block",
     "ratio": "ratio",
     "reached": "reached",
     "regret_cell_out": "regret of the law's window",
+    "regret_condition_out": "regret of the law's window, condition left out",
     "regret_middle": "regret of W = 16",
     "seconds": "time",
-    "slower": "step, times as long",
     "step_bytes": "memory of a step",
-    "step_over_rival": "step of `dbos` over this",
-    "throughput": "throughput",
-    "time_over_default": "epoch over `dgl-default`'s",
-    "time_ratio": "time ratio",
-    "waiting_share": "share of time that steps wait for batches",
+    "window_out": "one window left out",
 }
 
 
@@ -119,9 +99,14 @@ def columns(rows: Sequence[Row], by: str | None, without: set[str]) -> str:
     head = [key.replace("_", " ") if key != "what" else "" for key in keys]
     head += [_head(what, of, by, alone=alone) for what, of in measures]
     head += [{"reference": "paper or limit", "note": "remark"}[text] for text in said]
-    body = [[*("" if cell is None else f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in line),
-             *(of.get(each, "-") for each in measures), *(texts[line].get(text, "-") for text in said)]
-            for line, of in lines.items()]  # fmt: skip
+    body = [
+        [
+            *("" if cell is None else f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in line),
+            *(of.get(each, "-") for each in measures),
+            *(texts[line].get(text, "-") for text in said),
+        ]
+        for line, of in lines.items()
+    ]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *body)) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""The command line: ``dtdg-lab env | run | demo | dash | datasets | export | study | sessions``."""
+"""The command line: ``dtdg-lab env | run | demo | dash | datasets | export | study | reproduce | sessions``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import select
 import signal
 import sys
 from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,6 +132,7 @@ def _parser() -> argparse.ArgumentParser:
     data = commands.add_parser("datasets", help="list data sets and whether they are available locally")
     data.set_defaults(execute=_datasets)
 
+    calibrated = _add_calibrate(commands)
     _add_train_policy(commands)
     exported = _add_export(commands)
 
@@ -142,7 +144,7 @@ def _parser() -> argparse.ArgumentParser:
         "--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder for runs (default: runs)"
     )
     studied.set_defaults(execute=_study)
-    for takes_names in (env, run, dash, data, exported, studied):
+    for takes_names in (env, run, dash, data, exported, studied, calibrated):
         takes_names.add_argument(
             "--register",
             action="append",
@@ -150,6 +152,8 @@ def _parser() -> argparse.ArgumentParser:
             metavar="FILE.py",
             help="Python file that calls lab.register, or module:attribute of a family; may be repeated",
         )
+
+    _add_reproduce(commands)
 
     sessions = commands.add_parser("sessions", help="list or end this user's clusters")
     which = sessions.add_mutually_exclusive_group()
@@ -159,17 +163,72 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_calibrate(commands: Any) -> argparse.ArgumentParser:
+    measured: argparse.ArgumentParser = commands.add_parser(
+        "calibrate", help="measure fetches, steps and power of this machine, for train-policy --calibration"
+    )
+    measured.add_argument("folder", type=Path, metavar="FOLDER", help="folder for the measurements")
+    measured.add_argument(
+        "config", type=Path, nargs="?", metavar="CONFIG.json", help="settings of the runs (default: a small example)"
+    )
+    measured.add_argument(
+        "--set",
+        nargs="+",
+        action="extend",
+        default=[],
+        dest="settings",
+        metavar="NAME=VALUE",
+        help="settings, beside those of the file or else of the example; may be repeated",
+    )
+    measured.add_argument("--quick", action="store_true", help="eight short runs in place of fourteen")
+    measured.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder for runs")
+    measured.set_defaults(execute=_calibrate)
+    return measured
+
+
 def _add_train_policy(commands: Any) -> None:
     learn = commands.add_parser("train-policy", help="train a cache policy in the simulator")
     learn.add_argument("--parts", type=_positive, default=4, help="number of partitions, at least 2 (default: 4)")
     learn.add_argument(
         "--name", default="double_dqn", choices=("double_dqn", "double_dqn_plus"), help="(default: double_dqn)"
     )
+    learn.add_argument(
+        "--paper",
+        action="store_true",
+        help="GreenDyGNN's protocol: 50,000 episodes, finite horizon, an update for each decision; half an hour",
+    )
     learn.add_argument("--episodes", type=_positive, help="episodes of 30 epochs (default: as for the shipped policy)")
+    learn.add_argument("--horizon", choices=("finite", "endless"), help="whether a run's end has no value, or a value")
+    learn.add_argument(
+        "--updates-per-decision", type=_share, metavar="U", help="1, or a fraction such as 1/16, of network updates"
+    )
+    learn.add_argument(
+        "--calibration",
+        type=Path,
+        metavar="FOLDER",
+        help="folder that `calibrate` wrote (default: the shipped constants of Products and Reddit)",
+    )
+    learn.add_argument("--resume", action="store_true", help="continue an unfinished training of FILE.npz, if any")
     learn.add_argument("--seed", type=int, default=0, help="seed of weights, sampling and episodes (default: 0)")
     learn.add_argument("--no-double", action="store_true", help="DQN instead of Double DQN")
     learn.add_argument("--out", type=Path, required=True, metavar="FILE.npz", help="output file")
     learn.set_defaults(execute=_train_policy)
+
+
+def _add_reproduce(commands: Any) -> None:
+    reproduced = commands.add_parser(
+        "reproduce", help="list the papers' claims with their verdicts, or measure what is missing for them"
+    )
+    reproduced.add_argument("names", nargs="*", metavar="NAME", help="a paper, or one of its tables: dynahb/table2")
+    reproduced.add_argument("--all", action="store_true", help="measure what is missing of all papers")
+    reproduced.add_argument("--list", action="store_true", help="only list what is missing, and the verdicts")
+    reproduced.add_argument("--again", action="store_true", help="measure failed cells again")
+    reproduced.add_argument("--hours", type=float, help="start nothing that would probably end later")
+    reproduced.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="(default: cpu)")
+    reproduced.add_argument(
+        "--folder", type=Path, metavar="DIR", help="folder of experiments (default: reproduce/ of this checkout)"
+    )
+    reproduced.set_defaults(execute=_reproduce)
 
 
 def _add_export(commands: Any) -> argparse.ArgumentParser:
@@ -194,6 +253,17 @@ def _positive(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a count. Give a whole number of at least 1")
     return int(text)
+
+
+def _share(text: str) -> int:
+    """Return n of a share written as 1, 1/n or a decimal fraction."""
+    try:
+        share = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        share = Fraction(0)
+    if share <= 0 or share.numerator != 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not 1 or 1/n. Give 1 for the paper's, or such as 1/16")
+    return share.denominator
 
 
 def _env(parsed: argparse.Namespace) -> int:
@@ -341,16 +411,61 @@ def _datasets(parsed: argparse.Namespace) -> int:
     return 0
 
 
+CALIBRATED = ("system=fixed-window", "dataset=growing", "model=tgcn", "parts=4")  # settings without a file
+QUICK = {
+    "windows": (1, 4, 16, 64),
+    "conditions": ("c1_200mbit", "c1_50mbit", "c4_5ms", "c4_20ms"),
+    "rows": (10, 100, 1_000),
+    "repeats": 10,
+    "steps": 20,
+}
+
+
+def _calibrate(parsed: argparse.Namespace) -> int:
+    from dtdg_lab.cluster.calibrate_here import calibrate_here
+    from dtdg_lab.cluster.session import Session
+
+    config = _config(parsed.config, [*(() if parsed.config else CALIBRATED), *parsed.settings])
+    sizes: dict[str, Any] = {**(QUICK if parsed.quick else {}), "progress": sys.stderr.isatty()}
+    if config.ranks > 1:
+        with Session(ranks=config.ranks, runs_dir=parsed.runs) as session:
+            study = calibrate_here(config, parsed.folder, session=session, **sizes)
+    else:
+        study = calibrate_here(config, parsed.folder, runs_dir=parsed.runs, **sizes)
+    print(study.table())
+    print(
+        f"{parsed.folder}: train a policy with it by: dtdg-lab train-policy --calibration {parsed.folder} "
+        f"--parts {config.parts} --out FILE.npz"
+    )
+    return 0
+
+
 def _train_policy(parsed: argparse.Namespace) -> int:
-    from dataclasses import replace
+    from dtdg_lab.systems.feature_cache.simulation.training import PAPER_TRAINING, shipped_training, train_policy
 
-    from dtdg_lab.systems.feature_cache.simulation.training import shipped_training, train_policy
+    if parsed.paper and parsed.name != PAPER_TRAINING.name:
+        raise ConfigError(f"--paper trains {PAPER_TRAINING.name}, not {parsed.name}. Leave out one of the two options.")
+    changes = {
+        "episodes": parsed.episodes,
+        "horizon": parsed.horizon,
+        "decisions": parsed.updates_per_decision,
+        "seed": parsed.seed,
+        "double": not parsed.no_double,
+    }
+    training = dataclasses.replace(
+        PAPER_TRAINING if parsed.paper else shipped_training(parsed.name),
+        **{name: value for name, value in changes.items() if value is not None},
+    )
+    costs = None
+    if parsed.calibration is not None:
+        from dtdg_lab.systems.feature_cache.calibration.calibration import calibrate
 
-    training = replace(shipped_training(parsed.name), seed=parsed.seed, double=not parsed.no_double)
-    if parsed.episodes is not None:
-        training = replace(training, episodes=parsed.episodes)
-    policy = train_policy(parsed.parts, training, out=parsed.out, progress=True)
-    print(f"{parsed.out}: policy {policy.name} for {policy.parts} partitions, {policy.episodes:,} episodes")
+        calibration = calibrate(parsed.calibration)
+        costs = [calibration.costs(name, parts=parsed.parts) for name in calibration.steps]
+    policy = train_policy(
+        parsed.parts, training, costs=costs, out=parsed.out, resume=parsed.resume, progress=sys.stderr.isatty()
+    )
+    print(f"{parsed.out}: policy {policy.name} for {policy.parts} partitions; {policy.protocol}")
     print(
         f'use it with: RunConfig(system="greendygnn", cache_policy="{policy.name}", parts={policy.parts}, '
         f'policy_file="{parsed.out}", ...)'
@@ -383,6 +498,32 @@ def _study(parsed: argparse.Namespace) -> int:
         print(f"- {caption}")
     print(f"{study.path}: look at it with lab.open({str(study.path)!r})")
     return 0 if study.is_complete else 1
+
+
+def _reproduce(parsed: argparse.Namespace) -> int:
+    from dtdg_lab.cluster.devices import choose_devices, report_devices
+    from dtdg_lab.reproduction.experiment import read_experiments
+    from dtdg_lab.reproduction.listing import EXPERIMENTS, format_verdicts, format_work
+    from dtdg_lab.reproduction.runner import list_work, run_experiments
+
+    if parsed.hours is not None and not parsed.hours > 0:
+        raise ConfigError(f"--hours {parsed.hours:g} is not above 0. Give hours such as 2 or 0.5.")
+    if parsed.names and parsed.all:
+        raise ConfigError(f"--all stands beside {', '.join(parsed.names)}. Leave one of them out.")
+    measures = (parsed.names or parsed.all) and not parsed.list
+    if not measures and (parsed.hours is not None or parsed.again):
+        raise ConfigError("--hours and --again need what is measured: give a paper, one of its tables, or --all.")
+    experiments = read_experiments(parsed.folder or EXPERIMENTS, tuple(parsed.names))
+    works = list_work(experiments, parsed.device, again=parsed.again)
+    print(format_work(works))
+    if skipped := [experiment.id for experiment in experiments if parsed.device not in experiment.devices]:
+        print(f"Not measured with --device {parsed.device}: {', '.join(skipped)}.")
+    if measures:
+        if parsed.device != "cpu":
+            choose_devices(parsed.device, [report_devices()])  # raises here in place of once for each cell
+        run_experiments(works, hours=parsed.hours, say=lambda line: print(line, flush=True))
+    print(format_verdicts(experiments, parsed.device))
+    return 0
 
 
 def _sessions(parsed: argparse.Namespace) -> int:

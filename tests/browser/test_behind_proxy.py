@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.dashboard.server import Endpoint, serve
+from dtdg_lab.dashboard.server import serve
 from tests.browser.jupyterlab import MARKS, chromium, last_step, look_at
 from tests.following import until
 from tests.pretend_session import PretendSession
@@ -42,9 +42,8 @@ def test_a_page_behind_a_proxy_is_live_and_so_is_one_on_ipv6(page: Any) -> None:
     session = PretendSession(2)
     run = session.train(RunConfig(system="psg", dataset="growing", ranks=2))
     run.advance(30)
-    inner = Endpoint.open()
-    with reverse_proxy(f"http://127.0.0.1:{inner.port}/lab", strip="/team/outside") as port:
-        server = serve(session, inner.port, prefix="lab", allow_origin=f"{NAME}:{port}")
+    with reverse_proxy(lambda: server.url.partition("/?")[0], strip="/team/outside") as port:
+        server = serve(session, prefix="lab", allow_origin=f"{NAME}:{port}")
         token = server.url.partition("?")[2]
         is_live(page, f"http://{NAME}:{port}/team/outside/?{token}", session, run)
         server.stop()

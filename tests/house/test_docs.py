@@ -51,7 +51,8 @@ def test_a_lesson_has_a_section_for_teachers(lesson: str) -> None:
     text = (ROOT / "docs" / "instructor.md").read_text()
     sections = re.split(r"^#+ ", text, flags=re.M)
     (section,) = (each for each in sections if each.startswith(lesson))
-    assert len(section.split()) > 80 and "**Question" in section, "and it says something"
+    assert "**Removes:** " in section and "**Goes wrong:** " in section
+    assert len(re.findall(r"^[123]\. \*.+\?\* .+\.$", section, re.M)) == 3, "three exam questions with answers"
 
 
 @each_lesson

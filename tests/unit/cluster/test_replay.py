@@ -126,12 +126,18 @@ def test_a_run_whose_models_are_averaged_repeats(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "script"),
     [
-        (small("dbov", **HYBRID), {3: {"set": {"batch_snapshots": 0.4}}, 5: {"set": {"batch_nodes": 99.0}}}),
+        (
+            small("dbov", **HYBRID, test_model="best"),
+            {3: {"set": {"batch_snapshots": 0.4}}, 5: {"set": {"batch_nodes": 99.0}}},
+        ),
         (
             small("flaredtdg", tune=True, tune_every=2, generated_snapshots=28, window=4),
             {4: {"set": {"alpha": 0.3}}, 8: {"set": {"window": 3, "full_snapshots": 1}}},
         ),
-        (small("greendygnn", epochs=2), {3: {"set": {"cache_window": 2}}, 8: {"set": {"cache_policy": "clairvoyant"}}}),
+        (
+            small("greendygnn", epochs=2, test_model="best"),
+            {3: {"set": {"cache_window": 2}}, 8: {"set": {"cache_policy": "clairvoyant"}}},
+        ),
         pytest.param(
             small("esdg", epochs=5, blocks=0),
             {1: {"set": {"blocks": 3}}, 3: {"set": {"blocks": 999}}},

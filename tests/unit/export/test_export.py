@@ -150,7 +150,7 @@ def test_a_page_that_would_be_too_large_is_thinned_and_says_so(tmp_path: Path) -
             writer.row("phases", (step, step // 100, "compute", start, start + draw.randrange(10**6)))
     finish(run, "finished")
     whole = StoredRun(run)
-    limit = len(run_page(whole)) - 10_000
+    limit = len(run_page(whole)) - 5_000
     page = run_page(whole, most_bytes=limit)
     assert len(page) <= limit
     assert "They do not all fit into this page: one step in" in page.decode()

@@ -12,7 +12,14 @@ from dtdg_lab.runs.summary import loss_deviation
 from tests.factories import small_config
 from tests.thinning import thinned
 
-SPARSE = {"generated_nodes": 60, "generated_edges": 150, "generated_snapshots": 24, "hidden": 6, "learning_rate": None}
+SPARSE = {
+    "seed": 1,
+    "generated_nodes": 60,
+    "generated_edges": 150,
+    "generated_snapshots": 24,
+    "hidden": 6,
+    "learning_rate": None,
+}
 
 
 @pytest.mark.parametrize(

@@ -160,3 +160,10 @@ def test_settings_to_do_it_again_make_the_same_config() -> None:
     assert eval(f"RunConfig({built[1]})") == config
     assert len(report.explained(config)) == len(config.flat)
     assert all(meaning for *_, meaning in report.explained(config))
+
+
+def test_changes_are_named_even_if_the_defaults_are_refused_together():
+    config = RunConfig(system="flaredtdg", model="evolvegcn-o", dataset="collegemsg", loss_at="all", alpha=0.3)
+    changed = report.changed_settings(config)
+    assert (changed["loss_at"], changed["alpha"]) == ("all", 0.3)
+    assert "window" not in changed and RunConfig(**changed) == config

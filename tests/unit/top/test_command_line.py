@@ -8,6 +8,8 @@ import subprocess
 import sys
 import types
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -198,3 +200,91 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
         command.stdout.close()
         said = command.stderr.read()
     assert (command.returncode, said) == (0, b"")
+
+
+def test_a_policy_is_trained_with_a_protocol_and_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "new" / "policy.npz"
+    command = ["train-policy", "--paper", "--parts", "2", "--episodes", "4", "--updates-per-decision", "1/8"]
+    assert main([*command, "--out", str(out)]) == 0
+    assert "4 episodes, finite horizon, an update for 8 decisions, reward ratio, seed 0" in capsys.readouterr().out
+    assert main([*command, "--out", str(out), "--resume"]) == 0
+    assert main([*command, "--out", str(out), "--resume", "--horizon", "endless"]) == 2
+    assert "a policy of another training" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--updates-per-decision", "2"], "'2' is not 1 or 1/n"),
+        (["--updates-per-decision", "1/0"], "'1/0' is not 1 or 1/n"),
+        (["--paper", "--name", "double_dqn_plus"], "--paper trains double_dqn"),
+        (["--calibration", "/nowhere"], "has no measured steps"),
+    ],
+)
+def test_impossible_trainings_are_one_message(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = main(["train-policy", *arguments, "--out", str(tmp_path / "policy.npz")])
+    except SystemExit as error:  # of the parser
+        code = int(str(error.code))
+    assert code == 2 and message in capsys.readouterr().err
+
+
+def test_a_machine_is_calibrated_with_settings_of_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def calibrate_here(config: Any, folder: Path, **sizes: Any) -> Any:
+        asked.append((config, folder, sizes))
+        return SimpleNamespace(table=lambda: "the table")
+
+    monkeypatch.setattr("dtdg_lab.cluster.calibrate_here.calibrate_here", calibrate_here)
+    assert main(["calibrate", str(tmp_path / "here"), "--quick", "--set", "parts=2", "--runs", str(tmp_path)]) == 0
+    ((config, folder, sizes),) = asked
+    assert (config.system, config.parts, folder) == ("fixed-window", 2, tmp_path / "here")
+    assert len(sizes["windows"]) + len(sizes["conditions"]) == 8 and sizes["runs_dir"] == tmp_path
+    assert "train-policy --calibration" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("step_time.csv", b"dataset,condition,window,measured_ms\n", "no measured steps"),
+        ("step_time.csv", b"dataset,condition,window,measured_ms\nown,clean,x,1\n", "measured steps, row 1"),
+        ("step_time.csv", b"dataset,condition,window,measured_ms\nown,clean,1,5\n", "own has 1 measured steps"),
+        ("fetch_rtt.csv.gz", b"no gzip", "fetch_rtt.csv.gz cannot be read"),
+        ("power.csv", b"state,cpu_w,gpu_w\nidle,1,2\n", "has no state"),
+    ],
+)
+def test_a_broken_calibration_is_one_message(
+    file: str, content: bytes, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cells = [("clean", window) for window in (1, 2, 4, 16, 64)] + [("c1_50", 16), ("c4_20", 16)]
+    rows = [f"own,{condition},{window},{100 + window}" for condition, window in cells]
+    (tmp_path / "step_time.csv").write_text("\n".join(["dataset,condition,window,measured_ms", *rows]) + "\n")
+    (tmp_path / file).write_bytes(content)
+    assert main(["train-policy", "--calibration", str(tmp_path), "--out", str(tmp_path / "policy.npz")]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["flaredtdg", "--all"], "--all stands beside flaredtdg"),
+        (["--hours", "2"], "--hours and --again need what is measured"),
+        (["--again", "--list", "flaredtdg"], "--hours and --again need what is measured"),
+        (["--all", "--hours", "0"], "is not above 0"),
+    ],
+)
+def test_reproduce_refuses_what_it_would_ignore(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reproduce", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_reproduce_lists_what_a_device_does_not_measure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "--list", "dynahb/lemma1", "--device", "cuda"]) == 0
+    assert "Not measured with --device cuda: dynahb/lemma1." in capsys.readouterr().out

@@ -14,7 +14,7 @@ import dtdg_lab as lab
 from dtdg_lab.core.errors import RunStoreError
 
 GROUPS = {
-    "calibration": "Calibration calibrate calibrate_here predict",
+    "calibration": "Calibration calibrate calibrate_here check_live predict",
     "congestion": "save_trace",
     "datasets": (
         "compare default from_csv from_dgl from_edges from_pandas from_parquet from_snapshots from_static list load"

@@ -40,6 +40,7 @@ from dtdg_lab.visualization.chart import ChartOptions
 LINE_S = 0.1  # a rank writes a line for each table this often
 STEP_S = 0.005
 CLOCKS = ("time_ns", "start_ns", "end_ns")
+Source = Iterator[tuple[dict[str, Any], int, int]]
 ONCE = {"started", "parts", "kernel", "preparing", "partition", "features", "ended", "memory_trace"}  # kinds of events
 UPDATE_STEPS = 25
 CHARTS = ("loss", "step_time", "energy", "timeline")  # and the picture
@@ -54,7 +55,7 @@ def train(folder: Path) -> Path:
         return Path(session.train(config).wait(300).path)
 
 
-def repeated(path: Path, rank: int | None = None) -> Iterator[tuple[dict[str, Any], int, int]]:
+def repeated(path: Path, rank: int | None = None) -> Source:
     """Yield lines of a rank again and again, later each time, with the newest step and how often it was repeated.
 
     Args:
@@ -161,30 +162,47 @@ def complete(folder: Path, *, warm: bool = False) -> None:
         finish(folder, "finished")
 
 
-def live(short: Path, ranks: int, steps: int) -> dict[str, float]:
-    """Return the milliseconds of updates at the end of a run of so many steps."""
+def filled(short: Path, ranks: int, steps: int) -> tuple[RunTables, list[Source]]:
+    """Return the tables of a run after so many steps, and the lines that follow, of every rank."""
     config = open_run(short).config.replace(ranks=ranks, parts=ranks)
     tables = RunTables(config, rollups=all_rollups())
     files = sorted((short / "records").glob("rank*.jsonl"))
     sources = [repeated(files[rank % len(files)], rank) for rank in range(ranks)]
     while tables.common_step < steps:
         tables.add_lines([next(source)[0] for source in sources])
-    charts = [chart for chart in charts_of(tables) if chart.name in CHARTS or chart.section == "picture"]
-    adding, drawing = [], []
-    for _ in range(40):
-        lines, first = [], tables.common_step
-        for source in sources:
-            for line, _, _ in source:
-                lines.append(line)
-                if line["table"] == "steps" and Rows.of({"step": _steps(line)})["step"].max() >= first + UPDATE_STEPS:
-                    break
-        began_s = time.process_time()
-        tables.add_lines(lines)
-        added_s = time.process_time()
-        for chart in charts:
+    return tables, sources
+
+
+def next_lines(tables: RunTables, sources: Sequence[Source]) -> list[dict[str, Any]]:
+    """Return the lines of the next 25 steps of every rank."""
+    lines, first = [], tables.common_step
+    for source in sources:
+        for line, _, _ in source:
+            lines.append(line)
+            if line["table"] == "steps" and Rows.of({"step": _steps(line)})["step"].max() >= first + UPDATE_STEPS:
+                break
+    return lines
+
+
+def draw(tables: RunTables) -> None:
+    """Draw what an update of the page draws: five charts with their captions, encoded."""
+    for chart in charts_of(tables):
+        if chart.name in CHARTS or chart.section == "picture":
             figure = chart.figure(tables, ChartOptions())
             orjson.dumps(figure, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
             chart.caption(tables, ChartOptions())
+
+
+def live(short: Path, ranks: int, steps: int) -> dict[str, float]:
+    """Return the milliseconds of updates at the end of a run of so many steps."""
+    tables, sources = filled(short, ranks, steps)
+    adding, drawing = [], []
+    for _ in range(40):
+        lines = next_lines(tables, sources)
+        began_s = time.process_time()
+        tables.add_lines(lines)
+        added_s = time.process_time()
+        draw(tables)
         adding.append(1e3 * (added_s - began_s))
         drawing.append(1e3 * (time.process_time() - added_s))
     updates = [added + drawn for added, drawn in zip(adding, drawing, strict=True)]

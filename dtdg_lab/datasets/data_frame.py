@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,19 @@ import numpy as np
 from dtdg_lab.core.errors import DataError, shortened
 from dtdg_lab.core.system_errors import reading
 from dtdg_lab.core.units import as_path
-from dtdg_lab.datasets.user_data import check_folder, different_columns, from_edges, from_vectors, known_only
+from dtdg_lab.datasets.user_data import (
+    check_folder,
+    different_columns,
+    fits_pieces,
+    from_edges,
+    from_pieces,
+    from_vectors,
+    known_only,
+)
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.edge_list import MISSING_WORDS, NO_EDGE_VECTORS, missing_id
+from dtdg_lab.graphs.interval_files import EdgePiece
+from dtdg_lab.graphs.pieces import AT_ONCE
 
 
 def from_pandas(
@@ -75,6 +85,9 @@ def from_parquet(
 ) -> DynamicGraph:
     """Return a dynamic graph from a Parquet file with one edge a row. Only the named columns are read.
 
+    With ``folder``, a number of ``nodes`` and whole numbers or timestamps, it is read in pieces: see ``folder`` of
+    :func:`from_edges`.
+
     Args:
         path: the file.
         src: column of the sources, whole numbers or text; see :func:`from_edges`.
@@ -101,19 +114,32 @@ def from_parquet(
         raise DataError(f"{str(path)[:500]} is not a file. Give the path of a Parquet file with one edge a row.")
     remedy = "Write it again, or use from_csv for a text file."
     as_parquet = reading(path, remedy=remedy, damaged="cannot be read as Parquet", damage=(pa.ArrowException,))
+    settings = {"features": features, "labels": labels, "name": path.name if name is None else name, **cutting}
+    source = f"file {path.name} in {path.absolute().parent}"
     with as_parquet, parquet.ParquetFile(path) as file:
         columns = _wanted(file.schema_arrow.names, str(path), src=src, dst=dst, time=time, weight=weight)
-        table = file.read(columns=list(columns.values()))
-    vectors = _vectors(table, str(path), columns)
-    return from_vectors(
-        **vectors,
-        columns=(src, dst),
-        source=f"file {path.name} in {path.absolute().parent}",
-        features=features,
-        labels=labels,
-        name=path.name if name is None else name,
-        **cutting,
-    )
+        wanted = list(columns.values())
+
+        def pieces() -> Iterator[EdgePiece]:
+            first = 0
+            for batch in file.iter_batches(AT_ONCE, columns=wanted):
+                yield EdgePiece(**_vectors(batch, str(path), columns, first))
+                first += len(batch)
+
+        of_ends = [file.schema_arrow.field(column).type for column in (src, dst)]
+        if all(map(pa.types.is_integer, of_ends)) and fits_pieces(cutting, _kind(file.schema_arrow.field(time).type)):
+            return from_pieces(pieces, source=source, **settings)
+        table = file.read(columns=wanted)
+    return from_vectors(**_vectors(table, str(path), columns), columns=(src, dst), source=source, **settings)
+
+
+def _kind(column: Any) -> str:
+    """Return the kind of NumPy for an Arrow type of whole numbers or timestamps without a zone; empty for others."""
+    import pyarrow as pa
+
+    if pa.types.is_integer(column):
+        return "i"
+    return "M" if pa.types.is_timestamp(column) and column.tz is None else ""
 
 
 def _wanted(has: list[Any], source: str, **columns: Any) -> dict[str, Any]:
@@ -137,15 +163,15 @@ def _wanted(has: list[Any], source: str, **columns: Any) -> dict[str, Any]:
     return given_columns
 
 
-def _vectors(table: Any, source: str, columns: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns of a table by the argument names of from_edges."""
-    vectors = {role: _column(table[column], role, column, source) for role, column in columns.items()}
+def _vectors(table: Any, source: str, columns: dict[str, Any], first: int = 0) -> dict[str, Any]:
+    """Return the columns of a table by the argument names of from_edges; ``first`` is the number of its first row."""
+    vectors = {role: _column(table[column], role, column, source, first) for role, column in columns.items()}
     if not len(vectors["src"]):
         raise DataError(f"{source} holds no rows; one for each edge is needed.")
     return vectors
 
 
-def _column(values: Any, role: str, name: str, source: str) -> Any:
+def _column(values: Any, role: str, name: str, source: str, first: int) -> Any:
     """Return a column without missing values as numpy, or as pandas for times with a zone.
 
     Raises:
@@ -155,13 +181,13 @@ def _column(values: Any, role: str, name: str, source: str) -> Any:
     missing = np.asarray(values.isna())
     if missing.any():
         raise DataError(
-            f"row {int(missing.argmax())} of {source} (from 0) has no {name!r}. Drop such rows, or fill them."
+            f"row {first + int(missing.argmax())} of {source} (from 0) has no {name!r}. Drop such rows, or fill them."
         )
     if role in ("src", "dst") and values.dtype.kind in "OUT":
         missing = np.asarray(values.isin(MISSING_WORDS))
         if missing.any():
             row = int(missing.argmax())
-            raise DataError(f"row {row} of {source} (from 0): {name!r} is {missing_id(str(values.iloc[row]))}.")
+            raise DataError(f"row {first + row} of {source} (from 0): {name!r} is {missing_id(str(values.iloc[row]))}.")
     if getattr(values.dtype, "tz", None) is not None:
         return values
     array = np.asarray(values.to_numpy())

@@ -13,14 +13,14 @@ from dtdg_lab.core.rng import generator
 from dtdg_lab.datasets.generators.base import random_parts
 from dtdg_lab.datasets.tables import SPLIT_NONE, SPLIT_TRAIN
 from dtdg_lab.graphs.edge_list import as_array, floats_of_objects, read_ids, wrong_type
-from dtdg_lab.graphs.intervals import IntervalEdges
+from dtdg_lab.graphs.intervals import Intervals
 from dtdg_lab.graphs.snapshot import read_only
 
 _NEEDED = {"features": "numbers", "labels": "classes as whole numbers, as of np.unique(x, return_inverse=True)[1],"}
 MOST_CLASSES = int(np.iinfo(np.int16).max)
 
 
-def vertex_features(values: ArrayLike | Mapping[Any, ArrayLike], edges: IntervalEdges) -> NDArray[np.float32]:
+def vertex_features(values: ArrayLike | Mapping[Any, ArrayLike], edges: Intervals) -> NDArray[np.float32]:
     """Return the features of N nodes, shape (N, F), or (B, N, F) where they change between base intervals.
 
     Args:
@@ -51,7 +51,7 @@ def vertex_features(values: ArrayLike | Mapping[Any, ArrayLike], edges: Interval
     return read_only(array)
 
 
-def class_labels(values: ArrayLike | Mapping[Any, int], edges: IntervalEdges) -> NDArray[np.int16]:
+def class_labels(values: ArrayLike | Mapping[Any, int], edges: Intervals) -> NDArray[np.int16]:
     """Return the classes of N nodes, shape (N,), or (B, N) where they change; -1 is unknown.
 
     Args:
@@ -111,7 +111,7 @@ def _numbers(values: Any, what: str) -> NDArray[Any]:
     return array
 
 
-def _in_order(values: Any, edges: IntervalEdges, what: str) -> NDArray[Any]:
+def _in_order(values: Any, edges: Intervals, what: str) -> NDArray[Any]:
     """Return numbers in the order of the nodes. Mappings and tables with an index are matched by id."""
     if isinstance(values, Mapping):
         return _by_id(list(values.keys()), list(values.values()), edges, what)
@@ -121,7 +121,7 @@ def _in_order(values: Any, edges: IntervalEdges, what: str) -> NDArray[Any]:
     return _numbers(values, what)
 
 
-def _by_id(keys: Any, values_by_key: Any, edges: IntervalEdges, what: str) -> NDArray[Any]:
+def _by_id(keys: Any, values_by_key: Any, edges: Intervals, what: str) -> NDArray[Any]:
     """Return the values of ``keys`` in the order of the nodes, without ids that no edge has."""
     ids = np.arange(edges.num_nodes) if edges.node_ids is None else edges.node_ids
     keys, values = read_ids(keys, f"ids of {what}"), _numbers(values_by_key, what)
@@ -145,5 +145,5 @@ def _by_id(keys: Any, values_by_key: Any, edges: IntervalEdges, what: str) -> ND
     return np.asarray(values[order][positions])
 
 
-def _name(edges: IntervalEdges, vertex: int) -> str:
+def _name(edges: Intervals, vertex: int) -> str:
     return repr((np.arange(edges.num_nodes) if edges.node_ids is None else edges.node_ids)[vertex].item())

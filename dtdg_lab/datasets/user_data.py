@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import tzinfo
 from pathlib import Path
 from typing import Any, Never
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.config.options import Option, option
 from dtdg_lab.core.errors import ConfigError, DataError, UnknownNameError, shortened
@@ -18,11 +19,14 @@ from dtdg_lab.datasets.node_values import class_labels, never_change, parts_of_l
 from dtdg_lab.datasets.sequences import IntervalLength, check_one_way, read_interval, renamed
 from dtdg_lab.datasets.tables import warn_of_two_kinds
 from dtdg_lab.graphs.build import build_graph
+from dtdg_lab.graphs.calendar import Calendar
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.edge_list import as_vector, read_ids
 from dtdg_lab.graphs.edge_times import parse_times, read_times, warn_of_dates, zone_of
-from dtdg_lab.graphs.intervals import IntervalEdges, cut_edges
-from dtdg_lab.graphs.storage import check_free
+from dtdg_lab.graphs.interval_files import EdgePiece, EdgePieces, IntervalFiles, TimeRange
+from dtdg_lab.graphs.intervals import IntervalEdges, Intervals, cut_edges
+from dtdg_lab.graphs.pieces import slices
+from dtdg_lab.graphs.storage import Draft, check_free
 
 # Checks of the arguments of functions that load graphs, where these are no options of a run.
 
@@ -165,8 +169,10 @@ def from_edges(  # noqa: PLR0917 (what people give in this order)
         strict_label: count only edges of the newest base interval in the label.
         name: the graph's name in runs and reports.
         folder: a new or an empty folder to write the graph into, a snapshot at a time; its arrays are then mapped from
-            there. Memory holds the given edges, about 20 more bytes for each, and two snapshots. None builds the graph
-            in memory.
+            there. Memory holds the given edges, about 20 more bytes for each, and two snapshots; but only some million
+            edges and two snapshots where the vectors are mapped from files (``np.load(..., mmap_mode="r")``), all are
+            whole numbers or datetimes, ``nodes`` is a number, and edges are cut by time, without ``drop_first`` or
+            ``drop_partial``. None builds the graph in memory.
         **unknown: refused, with the closest match.
 
     Raises:
@@ -223,9 +229,52 @@ def from_vectors(
     ``source`` is the origin of the edges; empty for edges in memory. ``settings`` are the keyword arguments of
     :func:`from_edges`.
     """
+    vectors = [src, dst, time] if weight is None else [src, dst, time, weight]
+    mapped = [vector for vector in vectors if isinstance(vector, np.memmap)]
+    alike = len(mapped) == len(vectors) and len({vector.shape for vector in mapped}) == 1
+    if alike and node_ids is None and fits_pieces(settings, mapped[2].dtype.kind):
+
+        def pieces() -> Iterator[EdgePiece]:
+            return (EdgePiece(*(vector[piece] for vector in mapped)) for piece in slices(len(mapped[0])))
+
+        return from_pieces(pieces, source=source, features=features, labels=labels, **settings)
     for_cutting = {key: settings.pop(key) for key in CUTTING if key in settings}
     edges = cut_own(src, dst, time, weight, node_ids=node_ids, columns=columns, **for_cutting)
     return built(edges, features, labels, source=source or f"given in memory ({len(edges.src):,} rows)", **settings)
+
+
+def fits_pieces(settings: Mapping[str, Any], kind: str) -> bool:
+    """Return whether edges on disk can be cut in pieces with these settings of :func:`from_edges`.
+
+    ``kind`` is that of the times, as NumPy has it.
+    """
+    nodes = settings.get("nodes")
+    needs_all = settings.get("cut_by", "time") != "time" or any(
+        settings.get(name) for name in ("drop_first", "drop_partial", "time_format", "bipartite")
+    )
+    is_number = isinstance(nodes, int | np.integer) and not isinstance(nodes, bool)
+    return settings.get("folder") is not None and is_number and not needs_all and kind in "iuM"
+
+
+def from_pieces(
+    pieces: EdgePieces, *, source: str, features: Any, labels: Any, folder: str | Path, **settings: Any
+) -> DynamicGraph:
+    """Return the dynamic graph of edges on disk, a piece at a time; see :func:`from_vectors`."""
+    for_cutting = {key: settings.pop(key) for key in CUTTING if key in settings}
+    times = TimeRange(pieces)
+    sample = times.sample.view("datetime64[ns]") if times.are_dates else times.sample
+    cut, window = _way(for_cutting.get("cut", 0), "time", for_cutting.get("interval", 0.0), sample, None)
+    target = as_path(folder, "folder")
+    with Draft(target.with_name(f"{target.name}.edges")) as draft:
+        edges = IntervalFiles(pieces, draft, nodes=for_cutting["nodes"], times=times, cut=cut, window=window)
+        return built(
+            edges,
+            features,
+            labels,
+            source=source or f"given in memory ({edges.rows:,} rows)",
+            folder=target,
+            **settings,
+        )
 
 
 def cut_own(
@@ -250,32 +299,44 @@ def cut_own(
     Where ``node_ids`` is given, shape (N,), ``src`` and ``dst`` are positions in it. ``columns`` are the names of the
     columns of sources and targets; they may reveal two kinds of nodes.
     """
-    settings = (("cut", cut), ("cut_by", cut_by), ("drop_first", drop_first), ("drop_partial", drop_partial))
+    settings = (("cut_by", cut_by), ("drop_first", drop_first), ("drop_partial", drop_partial))
     checked = {key: option(key).check(value) for key, value in settings}
     two_kinds = bipartite is not None and BIPARTITE.check(bipartite)
     parsed = parse_times(time, time_format)
     times = read_times(parsed)
-    window = read_interval(interval, times, checked["cut_by"], zone_of(parsed))
-    check_one_way(checked["cut"], window)
-    if not checked["cut"] and not window:
-        raise DataError(
-            "cut=0 and interval=0: give cut=n, the number of base intervals, or interval=x, the length of each in the "
-            "unit of time."
-        )
+    checked["cut"], window = _way(cut, checked["cut_by"], interval, times, zone_of(parsed))
     warn_of_dates(times)
     if node_ids is not None:
         nodes, two_kinds = len(node_ids), False
     elif bipartite is None:
         src, dst = read_ids(src, "src"), read_ids(dst, "dst")
         warn_of_two_kinds(src, dst, columns)
-    edges = cut_edges(
-        src, dst, times, weight=weight, window=window or None, bipartite=two_kinds, nodes=nodes, **checked
-    )
+    edges = cut_edges(src, dst, times, weight=weight, window=window, bipartite=two_kinds, nodes=nodes, **checked)
     return renamed(edges, node_ids)
 
 
+def _way(
+    cut: int, cut_by: str, interval: IntervalLength, times: NDArray[Any], zone: tzinfo | None
+) -> tuple[int, float | Calendar | None]:
+    """Return the number of base intervals, or 0 and their length.
+
+    Raises:
+        DataError: neither is given.
+        ConfigError: both are given, or one is out of its bounds.
+    """
+    cut = option("cut").check(cut)
+    window = read_interval(interval, times, cut_by, zone)
+    check_one_way(cut, window)
+    if not cut and not window:
+        raise DataError(
+            "cut=0 and interval=0: give cut=n, the number of base intervals, or interval=x, the length of each in the "
+            "unit of time."
+        )
+    return cut, window or None
+
+
 def built(
-    edges: IntervalEdges,
+    edges: Intervals,
     features: str | ArrayLike | Mapping[Any, ArrayLike] | None,
     labels: ArrayLike | Mapping[Any, int] | None,
     *,

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -65,6 +65,25 @@ class IntervalStream:
         snapshot.check_arrays(self, snapshot.node_arrays(self.num_nodes, self.num_intervals, self))
         if self.persistence is not None and self.targets is None:
             raise DataError("persistence is given without targets, which it predicts. Give targets too, or neither.")
+
+
+class Intervals(Protocol):
+    """Edges assigned to B base intervals, in memory or in files."""
+
+    @property
+    def num_intervals(self) -> int:
+        """B."""
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+
+    @property
+    def node_ids(self) -> NDArray[Any] | None:
+        """Ids in the source, shape (N,), or None."""
+
+    def stream(self, **replacements: Any) -> IntervalStream:
+        """Return a stream of the intervals; ``replacements`` replace features, targets and so on."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -194,6 +213,7 @@ MAX_INTERVALS = 100_000  # upper bound of the option cut: a graph has a row of f
 WAYS = ("time", "edges")
 
 _Vector = NDArray[Any]
+IntervalRule = tuple[Callable[[_Vector], _Vector], int]  # gives times their base interval; the number of intervals
 
 
 def _intervals(times: _Vector, count: int, interval_of: Callable[[_Vector], _Vector]) -> NDArray[Any]:
@@ -266,8 +286,9 @@ def cut_edges(
             )
         sources, targets, times = sources[later], targets[later], times[later]
         weights = None if weights is None else weights[later]
-    fill = _by_time if cut_by == "time" else _by_edges
-    interval, count = fill(times, cut, window, TimeFormatter(times, dates=dates))
+    rule = interval_by_time if cut_by == "time" else _by_edges
+    interval_of, count = rule(times, cut, window, TimeFormatter(times, dates=dates))
+    interval = _intervals(times, count, interval_of)
     if drop_partial and not cut and not _is_full(times, _window(window), count, cut_by):
         if count == 1:
             raise DataError(
@@ -300,17 +321,24 @@ def _vectors(src: ArrayLike, dst: ArrayLike, time: ArrayLike) -> tuple[_Vector, 
     return sources, targets, times
 
 
-def _by_time(
-    times: _Vector, cut: int, window: float | Calendar | None, spoken: TimeFormatter
-) -> tuple[NDArray[Any], int]:
-    """Return the base interval of every time, shape (E,), and the number of intervals."""
+def interval_by_time(times: _Vector, cut: int, window: float | Calendar | None, spoken: TimeFormatter) -> IntervalRule:
+    """Return the rule that gives times their base interval, and the number of intervals.
+
+    Args:
+        times: at least the first and the last time, and for whole numbers another one, so that the distances from the
+            first have the greatest common divisor of all distances.
+        cut: as in :func:`cut_edges`.
+        window: as in :func:`cut_edges`.
+        spoken: writes times in messages.
+
+    Raises:
+        DataError: an interval is longer than the data, or there are too many.
+    """
     first, last = times.min(), times.max()
     if isinstance(window, Calendar) and not cut:
         starts = window.starts(int(first), int(last), MAX_INTERVALS)
         count = len(starts) - 1
-        return _intervals(
-            times, count, lambda part_of_times: np.searchsorted(starts, part_of_times, side="right") - 1
-        ), count
+        return lambda part_of_times: np.searchsorted(starts, part_of_times, side="right") - 1, count
     rounding = np.finfo(times.dtype).eps * max(abs(float(first)), abs(float(last))) if times.dtype.kind == "f" else 0.0
     if times.dtype.kind == "f":
         first, last = np.float64(first), np.float64(last)
@@ -345,16 +373,14 @@ def _by_time(
         )
     if times.dtype.kind == "i" and float(length).is_integer():
         count = int(span) // int(length) + 1
-        return _intervals(times, count, lambda part_of_times: (part_of_times - first) // int(length)), count
+        return lambda part_of_times: (part_of_times - first) // int(length), count
     if _ROUNDING_STEPS * rounding / length > _MOST_TOLERANCE:
         raise DataError(
             f"interval={spoken.length(length)} is too short for times up to {last:g} in {times.dtype}, which are only "
             f"exact to {rounding:.1g}: give times as whole numbers, or subtract the first time before they are rounded."
         )
     count = int(_whole_steps(np.float64(span / length), rounding / length)) + 1
-    return _intervals(
-        times, count, lambda part_of_times: _whole_steps((part_of_times - first) / length, rounding / length)
-    ), count
+    return lambda part_of_times: _whole_steps((part_of_times - first) / length, rounding / length), count
 
 
 _TOLERANCE = 1e-6  # of an interval: decimals that are written with six or more digits are on the boundary they mean
@@ -374,8 +400,8 @@ def _whole_steps(steps: Any, rounding: float) -> Any:
     return np.where(np.abs(steps - nearest) <= tolerance, nearest, np.floor(steps))
 
 
-def _equal_shares(times: _Vector, first: Any, span: Any, cut: int, rounding: float) -> NDArray[Any]:
-    """Return floor((time - first) / span * cut), and cut - 1 for the last time. Exact for whole numbers."""
+def _equal_shares(times: _Vector, first: Any, span: Any, cut: int, rounding: float) -> Callable[[_Vector], _Vector]:
+    """Return the rule floor((time - first) / span * cut), and cut - 1 for the last time. Exact for whole numbers."""
     unit, is_integer = 1, times.dtype.kind == "i"
     if is_integer and int(span) >= 2**62 // cut:  # such as days in nanoseconds
         unit = math.gcd(*(int(np.gcd.reduce(times[piece] - first)) for piece in pieces.slices(len(times))))
@@ -389,24 +415,20 @@ def _equal_shares(times: _Vector, first: Any, span: Any, cut: int, rounding: flo
             return np.minimum(since * cut // max(span, 1), cut - 1)
         return np.minimum(_whole_steps(since / (span or 1) * cut, rounding * cut / (float(span) or 1.0)), cut - 1)
 
-    return _intervals(times, cut, share)
+    return share
 
 
 def _many(count: float) -> str:
     return f"{int(count):,}" if count < 1e15 else f"{count:.2g}"
 
 
-def _by_edges(
-    times: _Vector, cut: int, window: float | Calendar | None, spoken: TimeFormatter
-) -> tuple[NDArray[Any], int]:
-    """Return the base interval of every edge by its rank in time, shape (E,), and the number of intervals."""
+def _by_edges(times: _Vector, cut: int, window: float | Calendar | None, spoken: TimeFormatter) -> IntervalRule:
+    """Return the rule that gives times their base interval by rank, and the number of intervals."""
     edges, ascending = len(times), np.sort(times)
 
-    def shared(count: int, interval_of: Callable[[_Vector], _Vector]) -> tuple[NDArray[Any], int]:
+    def shared(count: int, interval_of: Callable[[_Vector], _Vector]) -> IntervalRule:
         # by the rank of the first edge of the same time
-        return _intervals(
-            times, count, lambda part_of_times: interval_of(np.searchsorted(ascending, part_of_times))
-        ), count
+        return lambda part_of_times: interval_of(np.searchsorted(ascending, part_of_times)), count
 
     if cut:
         if cut > edges:

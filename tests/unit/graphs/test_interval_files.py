@@ -1,0 +1,140 @@
+"""Edges on disk are cut piece by piece into the graph that they make in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from dtdg_lab.core.errors import DataError
+from dtdg_lab.datasets import data_frame
+from dtdg_lab.datasets.data_frame import from_parquet
+from dtdg_lab.datasets.user_data import from_edges
+from dtdg_lab.graphs import pieces
+from dtdg_lab.graphs.interval_files import EdgePiece, IntervalFiles, TimeRange
+
+NODES, EDGES = 30, 500
+COLUMNS = ("src", "dst", "time", "weight")
+
+
+def edges(*, dates: bool = False, seed: int = 0) -> dict[str, Any]:
+    draw = np.random.default_rng(seed)
+    time = draw.integers(7, 907, EDGES) * 10
+    return {
+        "src": draw.integers(0, NODES, EDGES).astype(np.int32),
+        "dst": draw.integers(0, NODES, EDGES),
+        "time": (time * 10**15).astype("datetime64[ns]") if dates else time,
+        "weight": draw.random(EDGES).astype(np.float32),
+    }
+
+
+def mapped(folder: Path, **vectors: Any) -> dict[str, Any]:
+    for name, vector in vectors.items():
+        np.save(folder / f"{name}.npy", vector)
+    return {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in vectors}
+
+
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "AT_ONCE", 70)
+    monkeypatch.setattr(data_frame, "AT_ONCE", 70)
+
+
+@pytest.fixture
+def in_pieces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Rows of every list of edges that was cut in pieces."""
+    cut: list[int] = []
+    original = IntervalFiles.__init__
+
+    def init(self: IntervalFiles, *given: Any, **more: Any) -> None:
+        original(self, *given, **more)
+        cut.append(self.rows)
+
+    monkeypatch.setattr(IntervalFiles, "__init__", init)
+    return cut
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize(
+    ("dates", "way"),
+    [
+        (False, {"cut": 7}),
+        (False, {"interval": 900}),
+        (True, {"cut": 9}),
+        (True, {"interval": "4W"}),
+        (True, {"interval": "MS"}),
+    ],
+)
+def test_mapped_vectors_make_the_graph_of_vectors_in_memory(tmp_path, in_pieces, dates, way, weighted):
+    vectors = edges(dates=dates)
+    if not weighted:
+        del vectors["weight"]
+    whole = from_edges(**vectors, nodes=NODES, edge_life=2, **way)
+    built = from_edges(**mapped(tmp_path, **vectors), nodes=NODES, edge_life=2, folder=tmp_path / "graph", **way)
+    assert in_pieces == [EDGES]
+    assert built.data_hash == whole.data_hash and built.counts == whole.counts and built.source == whole.source
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["graph"]
+
+
+def test_a_parquet_file_makes_the_same_graph_in_pieces(tmp_path, in_pieces):
+    path = tmp_path / "edges.parquet"
+    parquet.write_table(pa.table(edges()), path, row_group_size=40)
+    settings = {"weight": "weight", "nodes": NODES, "cut": 6}
+    built = from_parquet(path, **settings, folder=tmp_path / "graph")
+    assert built.data_hash == from_parquet(path, **settings).data_hash
+    assert in_pieces == [EDGES]
+
+
+@pytest.mark.parametrize(
+    "settings", [{"drop_first": True}, {"cut_by": "edges"}, {"nodes": None}, {"nodes": list(range(NODES))}]
+)
+def test_what_needs_all_edges_at_once_is_cut_in_memory(tmp_path, in_pieces, settings):
+    given = {"nodes": NODES, "cut": 6, **settings}
+    whole = from_edges(**edges(), **given)
+    assert from_edges(**mapped(tmp_path, **edges()), folder=tmp_path / "graph", **given).data_hash == whole.data_hash
+    assert not in_pieces
+
+
+def test_a_missing_value_is_named_by_its_row_in_the_file(tmp_path):
+    table = edges()
+    table["time"] = pa.array([*table["time"][:200].tolist(), None, *table["time"][201:].tolist()])
+    path = tmp_path / "edges.parquet"
+    parquet.write_table(pa.table(table), path)
+    with pytest.raises(DataError, match=r"row 200 of .*has no 'time'"):
+        from_parquet(path, nodes=NODES, cut=6, folder=tmp_path / "graph")
+    assert not (tmp_path / "graph").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"src": np.full(EDGES, NODES)}, r"src\[0\] is 30; 0 to 29 is allowed"),
+        ({"weight": np.full(EDGES, -1.0)}, "weight"),
+    ],
+)
+def test_a_wrong_value_leaves_nothing_behind(tmp_path, change, text):
+    with pytest.raises(DataError, match=text):
+        from_edges(**mapped(tmp_path, **{**edges(), **change}), nodes=NODES, cut=6, folder=tmp_path / "graph")
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+
+
+def test_vectors_of_several_lengths_are_refused(tmp_path):
+    vectors = {**edges(), "dst": np.zeros(EDGES + 1, int)}
+    with pytest.raises(DataError, match="the same number, at least 1, is needed"):
+        from_edges(**mapped(tmp_path, **vectors), nodes=NODES, cut=6, folder=tmp_path / "graph")
+
+
+@given(st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=20), st.integers(1, 7))
+def test_a_few_times_stand_for_all(times, size):
+    parts = [np.array(times[start : start + size]) for start in range(0, len(times), size)]
+    found = TimeRange(lambda: (EdgePiece(part, part, part) for part in parts))
+    distances = np.array(times) - min(times)
+    sample = found.sample
+    assert (found.first, found.last) == (min(times), max(times))
+    assert np.gcd.reduce(sample - found.first) == np.gcd.reduce(distances)

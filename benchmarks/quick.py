@@ -32,7 +32,7 @@ import result_files
 FELL = 0.15
 SCRIPTS = Path(__file__).resolve().parent
 LIMIT_S = 300  # of a quick benchmark; a full one has none
-# What is run of each, besides all that --quick has
+# What is run of each, besides all that --quick has; growth is left out, since exponents are no speed
 QUICK: dict[str, tuple[str, ...]] = {
     "kernels": (),
     "models": (),

@@ -186,6 +186,7 @@ def run_facts(facts: PageFacts, run: Run, files: RunFiles, paused_s: float) -> P
         name=files.name or run_title(config),
         sub=" · ".join(sub),
         preparing=preparing,
+        between_steps=tables.between_steps,
         left_words=f"about {time_left}" if about else "",
         step=progress.step,
         epoch=progress.epoch,

@@ -42,6 +42,7 @@ class PageFacts:
         ready: whether a run can be started.
         busy: whether a request is waiting for its result.
         preparing, left_words: what is done before the first step, and for how long.
+        between_steps: what is done between two steps, if it takes long.
         step, epoch, epochs, seconds, seconds_left: progress of the run, as in ``records.position.Progress``.
         paused_s: for how long it has been paused.
         ended: time of day when it ended, or was last seen.
@@ -68,6 +69,7 @@ class PageFacts:
     busy: bool = False
     preparing: str = ""
     left_words: str = ""
+    between_steps: str = ""
     step: int = 0
     epoch: int = 0
     epochs: int = 0
@@ -164,7 +166,9 @@ def _position(facts: PageFacts) -> Words:
     prefixes = {"stopped": "Stopped in epoch ", "failed": "Failed in epoch ", "interrupted": "Interrupted in epoch "}
     begin = prefixes.get(facts.status, "Epoch ")
     position = f"{facts.epoch} of {facts.epochs}"
-    return ((begin, False), (position, True), (" · step ", False), (f"{facts.step:,}", True))
+    work = f" · {facts.between_steps[:1].lower()}{facts.between_steps[1:]}" if facts.between_steps else ""
+    words = ((begin, False), (position, True), (" · step ", False), (f"{facts.step:,}", True))
+    return (*words, (work, False)) if work and facts.status in ACTIVE else words
 
 
 def _when(facts: PageFacts) -> str:

@@ -152,6 +152,13 @@ class Preparing(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class BetweenSteps(Preparing):
+    """A task of rank 0 between two steps that takes more than a second, such as an evaluation; empty when it ends."""
+
+    kind: ClassVar[str] = "between_steps"
+
+
+@dataclass(frozen=True, slots=True)
 class Resumed(Event):
     """Training continues from a checkpoint, with ``changes`` of its settings."""
 

@@ -16,7 +16,7 @@ from dtdg_lab.config.record_tables import rows_of
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.records.event_log import E, EventLog, read_event, without_replaced_events
-from dtdg_lab.records.events import AttemptStarted, Kernel, Preparing, Resumed, SettingsChanged
+from dtdg_lab.records.events import AttemptStarted, BetweenSteps, Kernel, Preparing, Resumed, SettingsChanged
 from dtdg_lab.records.lines import Line, LineSequence, clocks_of, parse_lines
 from dtdg_lab.records.position import AttemptClock, Progress, RunPosition
 from dtdg_lab.records.rank_files import RankFiles
@@ -311,6 +311,13 @@ class RunTables:
         begun = self.event_log.newest(Kernel.kind, self.ranks)
         is_over = any(event["time_ns"] >= prepared[0]["time_ns"] for event in begun)
         return "" if is_over else Preparing.read(prepared[0]["data"]).words
+
+    @property
+    def between_steps(self) -> str:
+        """The work of rank 0 between two steps, if it takes long; empty while it computes a step."""
+        newest = self.event_log.newest(BetweenSteps.kind)
+        is_over = not newest or newest[0]["step"] <= self.position.newest_step
+        return "" if is_over else BetweenSteps.read(newest[0]["data"]).words
 
     # Settings
 

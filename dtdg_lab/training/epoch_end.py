@@ -12,12 +12,14 @@ from dtdg_lab.engine.capabilities import Adaptive, Replannable, Tunable
 from dtdg_lab.tasks.base import Scores
 from dtdg_lab.training.best_model import BestModel, parameters_of_rank_0
 from dtdg_lab.training.control import Control
+from dtdg_lab.training.evaluation import Evaluator
 from dtdg_lab.training.memory import MemoryProbe
 from dtdg_lab.training.plan_reports import report_plans
 from dtdg_lab.training.position import Position
 from dtdg_lab.training.recording import StepRecorder
 from dtdg_lab.training.requests import RequestHandler
 from dtdg_lab.training.state import TrainingState
+from dtdg_lab.training.work_reports import reported
 
 
 class Decisions:
@@ -85,14 +87,14 @@ class EvaluationRunner:
         """
         state, components, started_ns = self._state, self._state.components, time.time_ns()
         if state.config["test_model"] == "last":
-            results = components.evaluator.evaluate(components.model, ("train", "validation", "test"), final=True)
+            results = self._evaluate(components.evaluator, ("train", "validation", "test"), final=True)
             self._recorder.evaluations(state.position, results)
         else:
-            results = components.evaluator.evaluate(components.model, ("train", "validation"))
+            results = self._evaluate(components.evaluator, ("train", "validation"))
             self._recorder.evaluations(state.position, results)
             self._keep_if_best(results)
             with parameters_of_rank_0(components.model, state.best, state.group):
-                results = components.evaluator.evaluate(components.model, ("test",), final=True)
+                results = self._evaluate(components.evaluator, ("test",), final=True)
             self._recorder.evaluations(state.position if state.best is None else state.best.position, results)
         self._recorder.between(state.position.step, state.position.current_epoch, "evaluate", started_ns)
 
@@ -100,15 +102,19 @@ class EvaluationRunner:
         """Evaluate the training and validation splits, and let a batch-size controller decide."""
         state, components, started_ns = self._state, self._state.components, time.time_ns()
         if state.synchronous:
-            results = components.evaluator.evaluate(components.model, ("train", "validation"))
+            results = self._evaluate(components.evaluator, ("train", "validation"))
         elif state.group.rank == 0:  # the others are at other steps, and train on
-            results = components.own_evaluator.evaluate(components.model, ("train", "validation"))
+            results = self._evaluate(components.own_evaluator, ("train", "validation"))
         else:
             return
         self._recorder.evaluations(state.position, results)
         self._recorder.between(state.position.step, state.position.current_epoch, "evaluate", started_ns)
         self._keep_if_best(results)
         self._decisions.after_evaluation(_validation_loss(results))
+
+    def _evaluate(self, evaluator: Evaluator, splits: tuple[str, ...], *, final: bool = False) -> list[Scores]:
+        with reported(self._recorder, self._state.position, "Evaluating") as progress:
+            return evaluator.evaluate(self._state.components.model, splits, final=final, progress=progress)
 
     def _keep_if_best(self, results: list[Scores]) -> None:
         """Keep a copy of the model on rank 0 if its validation loss is the lowest of the run."""
@@ -143,9 +149,14 @@ class EpochEnd:
     memory_probe: MemoryProbe
     evaluation: EvaluationRunner
 
-    def run(self, epoch: int) -> None:
-        """Measure memory, adopt a new plan, tune settings and evaluate, each if due; collective."""
-        self.memory_probe.run_if_due()
+    def run(self, epoch: int, step_s: float) -> None:
+        """Measure memory, adopt a new plan, tune settings and evaluate, each if due; collective.
+
+        Args:
+            epoch: the epoch that is over.
+            step_s: mean seconds of its steps.
+        """
+        self.memory_probe.run_if_due(step_s)
         self._replan()
         self._tune(epoch)
         self.evaluation.run_if_due()

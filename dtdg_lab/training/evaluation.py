@@ -49,8 +49,17 @@ class Evaluator:
         self._ranges: dict[str, range] = {part: getattr(split, part) for part in PARTS}
         self._tested: tuple[int, ...] | None = None
 
-    def evaluate(self, model: DynamicModel, splits: tuple[str, ...], *, final: bool = False) -> list[Scores]:
+    def evaluate(
+        self,
+        model: DynamicModel,
+        splits: tuple[str, ...],
+        *,
+        final: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> list[Scores]:
         """Return the scores of some splits, without empty ones; every rank passes the same splits.
+
+        ``progress`` is called with the number of snapshots that are done, and of all.
 
         Raises:
             TestPartError: the test split is requested during the run, or training continued after its evaluation.
@@ -62,11 +71,11 @@ class Evaluator:
             )
         self._check_over(model)
         if not final:
-            return self._scores(model, splits)
+            return self._scores(model, splits, progress)
         if "test" in splits:
             self._tested = _versions(model)
         with seal_of(self._sequence.graph).opened():
-            return self._scores(model, splits)
+            return self._scores(model, splits, progress)
 
     def _check_over(self, model: DynamicModel) -> None:
         """Raise if training continued after an evaluation of the test split."""
@@ -77,11 +86,13 @@ class Evaluator:
                 "last step."
             )
 
-    def _scores(self, model: DynamicModel, splits: tuple[str, ...]) -> list[Scores]:
+    def _scores(
+        self, model: DynamicModel, splits: tuple[str, ...], progress: Callable[[int, int], None] | None
+    ) -> list[Scores]:
         ranges = {part: self._ranges[part] for part in splits if len(self._ranges[part])}
         if not ranges:
             return []
-        sums, resamples = (tensor.cpu().numpy() for tensor in self._sums(model, ranges))
+        sums, resamples = (tensor.cpu().numpy() for tensor in self._sums(model, ranges, progress))
         return [
             self._task.scores(
                 part, sums[snapshots.start : snapshots.stop], resamples if part == "test" and len(resamples) else None
@@ -90,7 +101,9 @@ class Evaluator:
         ]
 
     @torch.no_grad()
-    def _sums(self, model: DynamicModel, ranges: dict[str, range]) -> tuple[Tensor, Tensor]:
+    def _sums(
+        self, model: DynamicModel, ranges: dict[str, range], progress: Callable[[int, int], None] | None
+    ) -> tuple[Tensor, Tensor]:
         """Return the task's measures of all snapshots up to the last of ``ranges``, and of the test split on resamples.
 
         Returns:
@@ -103,12 +116,17 @@ class Evaluator:
         sums = torch.zeros(last, self._task.columns, dtype=torch.float64, device=sequence.device)
         tested = ranges.get("test", range(0)) if self._task.resampled else range(0)
         resamples = torch.zeros(len(tested), self._task.resampled, dtype=torch.float64, device=sequence.device)
-        for snapshots in ranges.values() if self._protocol.state == "cold" else [range(last)]:
+        runs = list(ranges.values()) if self._protocol.state == "cold" else [range(last)]
+        done, total = 0, sum(map(len, runs))
+        for snapshots in runs:
             state = model.initial_state(rows)
             for t, h in forward(model, sequence.view, snapshots, state, num_nodes=sequence.graph.num_nodes):
                 if t in part_of:
                     resample = resamples[t - tested.start] if t in tested else None
                     self._measure(sums[t], resample, model.readout(h), t, part_of[t])
+                done += 1
+                if progress is not None:
+                    progress(done, total)
         self._group.all_reduce(sums)
         if len(resamples):
             self._group.all_reduce(resamples)

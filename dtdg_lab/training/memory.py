@@ -18,8 +18,10 @@ from dtdg_lab.training.build import RunComponents
 from dtdg_lab.training.plan_reports import report_plans
 from dtdg_lab.training.recording import StepRecorder
 from dtdg_lab.training.state import TrainingState
+from dtdg_lab.training.work_reports import reported
 
 MOST_SAMPLES = 2_000
+SLOWER = 2.0  # about, than a step: every operation is noted
 R = TypeVar("R")
 
 
@@ -264,13 +266,15 @@ class MemoryProbe:
         self._state, self._recorder = state, recorder
         self.is_due = True
 
-    def run_if_due(self) -> None:
-        """Measure and record the memory of the largest step, if due; collective."""
+    def run_if_due(self, step_s: float = 0.0) -> None:
+        """Measure and record the memory of the largest step, if due; collective. Steps take about ``step_s``."""
         state = self._state
         if not self.is_due or not state.position.step:
             return
         self.is_due = False
-        trace = largest_trace(state.components, device=state.device)
+        with reported(self._recorder, state.position, "Measuring the memory of a step") as reports:
+            reports.begin(SLOWER * step_s)
+            trace = largest_trace(state.components, device=state.device)
         self._recorder.memory(state.position, trace.peak_bytes)
         self._recorder.event(state.position, "memory_trace", trace.to_dict())
         if isinstance(state.strategy, DescribesMemory):

@@ -229,7 +229,7 @@ def _events(ranks: list[Rows]) -> dict[str, dict[str, str]]:
     """Kind of event -> path in its data -> kinds of the value; ``a[].b`` is a value in a list of mappings."""
     found: dict[str, dict[str, set[str]]] = {}
     for row in (row for rows in ranks for row in rows.get("events", ())):
-        if row["kind"] == "preparing":  # only where preparing took long
+        if row["kind"] in ("preparing", "between_steps"):  # only where it took long
             continue
         of_kind = found.setdefault(row["kind"], {})
         for path, kind in _paths(row["data"] or {}):

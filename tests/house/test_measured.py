@@ -149,7 +149,7 @@ def test_a_row_that_fell_is_marked_and_another_machine_is_compared_by_ratios(
     again = [row.worse for row in quick.compare("models", "rows", of_now, there, quick_rows)]
     assert again == [0, 0, 0, 0]
     scripts = {script.stem for script in (ROOT / "benchmarks").glob("*.py")}
-    assert set(quick.QUICK) == scripts - {"quick", "result_files", "partition_epochs"}
+    assert set(quick.QUICK) == scripts - {"quick", "result_files", "partition_epochs", "growth"}
 
 
 def test_seconds_are_not_compared_with_those_of_a_machine_at_another_speed(

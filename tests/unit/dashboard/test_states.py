@@ -66,6 +66,13 @@ STATES = [  # facts, chip, words under the bar, buttons, notice
         "",
     ),
     (
+        {"status": "running", "between_steps": "Evaluating, about 3 s left"},
+        "Running",
+        ("Epoch 14 of 60 · step 364 · evaluating, about 3 s left", "0:34 elapsed, about 2 min left"),
+        ["Pause", "Stop"],
+        "",
+    ),
+    (
         {"status": "running", "silent": {1: 8}},
         "Running",
         ("Epoch 14 of 60 · step 364", "0:34 elapsed, time left unknown"),

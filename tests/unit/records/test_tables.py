@@ -370,6 +370,17 @@ def test_what_a_run_prepares_is_known_until_it_trains() -> None:
     assert tables.preparing == ""
 
 
+def test_what_a_run_does_between_steps_is_known_until_it_ends_or_the_next_step_is_made() -> None:
+    evaluating = {"kind": "between_steps", "step": 30, "data": {"what": "Evaluating", "left_s": 2.6}}
+    tables = run_tables(CONFIG, {"steps": steps(0, 0, 30)}, events=[evaluating])
+    assert tables.between_steps == "Evaluating, about 3 s left"
+    tables.add_lines(record_lines("events", [{**evaluating, "data": {"what": "", "left_s": None}}]))
+    assert tables.between_steps == ""
+    tables.add_lines(record_lines("events", [evaluating]))
+    tables.add_lines(record_lines("steps", steps(0, 30, 31)))
+    assert tables.between_steps == ""
+
+
 def test_time_left_follows_from_the_pace_of_whole_epochs() -> None:
     assert run_tables(CONFIG).progress.seconds_left is None
     begun = run_tables(CONFIG.replace(epochs=20), {"steps": steps(0, 0, 5)})

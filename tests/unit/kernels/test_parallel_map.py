@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from dtdg_lab.engine.backprop.gradients import LearnedParameters, defer_gradients
-from dtdg_lab.kernels.parallel_map import _stream, concurrent_map
+from dtdg_lab.kernels.parallel_map import MemoryLedger, _stream, concurrent_map, parallel_map
 from dtdg_lab.training.memory import peak_bytes
 
 
@@ -126,3 +126,15 @@ def test_deferred_gradients_are_added_in_order_once() -> None:
     assert parameter.grad.tolist() == [0, 0]  # the order of sums shows
     learned.add((torch.ones(2, dtype=torch.float64),))
     assert parameter.grad.tolist() == [1, 1]
+
+
+def test_items_under_a_dispatch_mode_run_in_order_with_one_thread():
+    threads, ran = torch.get_num_threads(), []
+    torch.set_num_threads(2)
+    try:
+        with MemoryLedger():
+            parallel_map(lambda item: ran.append((item, torch.get_num_threads())), [3, 1, 2], device="cpu")
+        assert ran == [(3, 1), (1, 1), (2, 1)]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)

@@ -271,7 +271,7 @@ def from_pieces(
             edges,
             features,
             labels,
-            source=source or f"given in memory ({edges.rows:,} rows)",
+            source=source or f"mapped from files ({edges.rows:,} rows)",
             folder=target,
             **settings,
         )

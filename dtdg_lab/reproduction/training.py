@@ -15,9 +15,9 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.reproduction.experiment import Experiment
 from dtdg_lab.reproduction.time_to_loss import NEAR
 from dtdg_lab.runs.stored_run import StoredRun
-from dtdg_lab.studies.objective import finite_number, validation_curve, values_of
+from dtdg_lab.studies.objective import finite_number, values_of
 from dtdg_lab.studies.race_plan import StopRule
-from dtdg_lab.visualization.studies.race import curve_of
+from dtdg_lab.visualization.runs.curves import joules_until
 
 T = TypeVar("T")
 ALWAYS = (  # kept of every training
@@ -140,14 +140,16 @@ def _curve(run: StoredRun) -> tuple[tuple[float, float | None, float], ...]:
 
     Evaluations take a share of the time that differs by system, and papers report seconds without them.
     """
-    curve = curve_of("", 0, run.live, over=True)
-    if curve.judged != "validation":
-        return ()
-    epochs, losses = zip(*validation_curve(run), strict=True) if curve.losses else ((), ())
-    steps = run.table("steps").groupby(["epoch", "rank"])["time_s"].sum().groupby("epoch").max().cumsum()
-    seconds = [float(steps[steps.index < epoch].iloc[-1]) for epoch in epochs]
-    joules = curve.joules or (None,) * len(losses)
+    evaluations, steps = run.table("evaluations"), run.table("steps")
+    validations = evaluations[evaluations["split"] == "validation"].to_dict("records")
+    # an epoch of a rank may have no step, where ranks average models: two evaluations are of one step then
+    by_epoch = {int(row["epoch"]): row for row in validations if finite_number(row["loss"]) is not None}
+    rows = [by_epoch[epoch] for epoch in sorted(by_epoch)]
+    spent_s = steps.groupby(["epoch", "rank"])["time_s"].sum().groupby("epoch").max().cumsum()
+    seconds = [float(spent_s[spent_s.index < row["epoch"]].iloc[-1]) for row in rows]
+    joules = joules_until(run.live, [row["attempt"] for row in rows], [row["time_ns"] for row in rows])
+    known = [None] * len(rows) if joules is None else joules.tolist()
     return tuple(
-        (float(f"{second:.6g}"), None if joule is None else float(f"{joule:.6g}"), loss)
-        for second, joule, loss in zip(seconds, joules, losses, strict=True)
+        (float(f"{second:.6g}"), None if joule is None else float(f"{joule:.6g}"), float(row["loss"]))
+        for second, joule, row in zip(seconds, known, rows, strict=True)
     )

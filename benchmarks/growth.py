@@ -20,6 +20,8 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,6 +40,7 @@ from dtdg_lab.partition.base import make_partition, reads_file
 from dtdg_lab.systems.snapshot_groups.schedulers.base import solve
 from dtdg_lab.systems.workload import count_work
 
+PARTS = ("partitions", "schedules", "plans", "live")
 MOST_S = 120.0
 LEAST_S, LEAST_BYTES = 0.005, 16e6  # below them, calls and the allocator decide, and there is no exponent
 SEED = 20261130
@@ -122,9 +125,10 @@ def updating(short: Path, steps: int, ranks: int) -> Work:
 
     def update() -> None:
         tables.add_lines(lines)
-        record_tables.draw(tables)
+        record_tables.draw(charts, tables)
 
-    record_tables.draw(tables)  # the first one imports the charts
+    charts = record_tables.charts_of_update(tables)
+    record_tables.draw(charts, tables)  # the first one imports what they need
     return update
 
 
@@ -200,8 +204,11 @@ def row_of(subject: Subject) -> dict[str, Any]:
     found: list[tuple[int, float, float]] = []
     note = ""
     for size, next_size in zip(subject.sizes, (*subject.sizes[1:], math.inf), strict=True):
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
-            result = pool.apply(measured, (subject, size))
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            try:
+                result = pool.submit(measured, subject, size).result()
+            except BrokenProcessPool:
+                result = "killed, most likely for want of memory"
         if isinstance(result, str):
             note = f"{size}: {result}"
             continue
@@ -226,10 +233,12 @@ def _exponent(found: Sequence[tuple[int, float, float]], column: int, least: flo
 def main() -> None:
     """Measure, and print each row."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", metavar="PART", help="partitions, schedules, plans, live (default: all)")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="the two smallest sizes")
     result_files.add_arguments(parser)
     given = parser.parse_args()
+    if unknown := set(given.parts) - {*PARTS}:
+        parser.error(f"no part is called {', '.join(sorted(unknown))}; parts: {', '.join(PARTS)}.")
     result_files.parts_on(parser, given.device)
     rows: dict[str, list[dict[str, Any]]] = {}
     with tempfile.TemporaryDirectory() as folder:

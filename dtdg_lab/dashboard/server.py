@@ -171,9 +171,14 @@ def _parse_origin(origin: object) -> str:
 def _find_port(address: str, port: int) -> int:
     """Return the port, or a free one for 0; checked here, since the server's thread could not report a taken port."""
     try:
-        for family, *_, place in socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE):
-            with socket.create_server((place[0], port), family=family) as opened:
-                port = opened.getsockname()[1]
+        places = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for number, (family, *_, place) in enumerate(sorted(places)):  # IPv4 first: a machine may lack IPv6
+            try:
+                with socket.create_server((place[0], port), family=family) as opened:
+                    port = opened.getsockname()[1]
+            except OSError as error:
+                if not number or error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                    raise
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno in (errno.EADDRINUSE, errno.EACCES):
             raise ConfigError(

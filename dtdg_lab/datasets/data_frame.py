@@ -85,8 +85,8 @@ def from_parquet(
 ) -> DynamicGraph:
     """Return a dynamic graph from a Parquet file with one edge a row. Only the named columns are read.
 
-    With ``folder``, a number of ``nodes`` and whole numbers or timestamps, it is read in pieces: see ``folder`` of
-    :func:`from_edges`.
+    With ``folder``, a number of ``nodes``, and whole numbers, timestamps or dates as times, it is read in pieces: see
+    ``folder`` of :func:`from_edges`.
 
     Args:
         path: the file.
@@ -119,27 +119,29 @@ def from_parquet(
     with as_parquet, parquet.ParquetFile(path) as file:
         columns = _wanted(file.schema_arrow.names, str(path), src=src, dst=dst, time=time, weight=weight)
         wanted = list(columns.values())
+        types = {column: file.schema_arrow.field(column).type for column in wanted}
+        is_exact = any(
+            is_kind(types[time]) for is_kind in (pa.types.is_integer, pa.types.is_timestamp, pa.types.is_date)
+        )
+        in_pieces = is_exact and all(pa.types.is_integer(types[end]) for end in (src, dst)) and fits_pieces(cutting)
+        table = None if in_pieces else file.read(columns=wanted)
+    if table is not None:
+        return from_vectors(**_vectors(table, str(path), columns), columns=(src, dst), source=source, **settings)
 
-        def pieces() -> Iterator[EdgePiece]:
-            first = 0
-            for batch in file.iter_batches(AT_ONCE, columns=wanted):
-                yield EdgePiece(**_vectors(batch, str(path), columns, first))
+    def pieces() -> Iterator[EdgePiece]:
+        first = 0
+        with parquet.ParquetFile(path) as file:
+            batches = file.iter_batches(AT_ONCE, columns=wanted)
+            while True:
+                with reading(path, remedy=remedy, damaged="cannot be read as Parquet", damage=(pa.ArrowException,)):
+                    batch = next(batches, None)
+                if batch is None:
+                    return
+                if len(batch):
+                    yield EdgePiece(**_vectors(batch, str(path), columns, first), first=first)
                 first += len(batch)
 
-        of_ends = [file.schema_arrow.field(column).type for column in (src, dst)]
-        if all(map(pa.types.is_integer, of_ends)) and fits_pieces(cutting, _kind(file.schema_arrow.field(time).type)):
-            return from_pieces(pieces, source=source, **settings)
-        table = file.read(columns=wanted)
-    return from_vectors(**_vectors(table, str(path), columns), columns=(src, dst), source=source, **settings)
-
-
-def _kind(column: Any) -> str:
-    """Return the kind of NumPy for an Arrow type of whole numbers or timestamps without a zone; empty for others."""
-    import pyarrow as pa
-
-    if pa.types.is_integer(column):
-        return "i"
-    return "M" if pa.types.is_timestamp(column) and column.tz is None else ""
+    return from_pieces(pieces, columns=(src, dst), source=source, **settings)
 
 
 def _wanted(has: list[Any], source: str, **columns: Any) -> dict[str, Any]:

@@ -229,52 +229,78 @@ def from_vectors(
     ``source`` is the origin of the edges; empty for edges in memory. ``settings`` are the keyword arguments of
     :func:`from_edges`.
     """
-    vectors = [src, dst, time] if weight is None else [src, dst, time, weight]
-    mapped = [vector for vector in vectors if isinstance(vector, np.memmap)]
-    alike = len(mapped) == len(vectors) and len({vector.shape for vector in mapped}) == 1
-    if alike and node_ids is None and fits_pieces(settings, mapped[2].dtype.kind):
+    vectors: dict[str, Any] = {"src": src, "dst": dst, "time": time} | ({} if weight is None else {"weight": weight})
+    if node_ids is None and fits_pieces(settings) and _are_mapped(vectors):
 
         def pieces() -> Iterator[EdgePiece]:
-            return (EdgePiece(*(vector[piece] for vector in mapped)) for piece in slices(len(mapped[0])))
+            for piece in slices(len(vectors["src"])):
+                yield EdgePiece(**{role: vector[piece] for role, vector in vectors.items()}, first=piece.start)
 
-        return from_pieces(pieces, source=source, features=features, labels=labels, **settings)
+        return from_pieces(pieces, columns=columns, source=source, features=features, labels=labels, **settings)
     for_cutting = {key: settings.pop(key) for key in CUTTING if key in settings}
     edges = cut_own(src, dst, time, weight, node_ids=node_ids, columns=columns, **for_cutting)
     return built(edges, features, labels, source=source or f"given in memory ({len(edges.src):,} rows)", **settings)
 
 
-def fits_pieces(settings: Mapping[str, Any], kind: str) -> bool:
-    """Return whether edges on disk can be cut in pieces with these settings of :func:`from_edges`.
-
-    ``kind`` is that of the times, as NumPy has it.
-    """
-    nodes = settings.get("nodes")
-    needs_all = settings.get("cut_by", "time") != "time" or any(
-        settings.get(name) for name in ("drop_first", "drop_partial", "time_format", "bipartite")
+def _are_mapped(vectors: Mapping[str, Any]) -> bool:
+    """Return whether the vectors are mapped from files, equally long, and exact: times and ids as whole numbers."""
+    if not all(isinstance(vector, np.memmap) and vector.ndim == 1 for vector in vectors.values()):
+        return False
+    kinds = {role: vector.dtype.kind for role, vector in vectors.items()}
+    lengths = {len(vector) for vector in vectors.values()}
+    return (
+        kinds["src"] in "iu"
+        and kinds["dst"] in "iu"
+        and kinds["time"] in "iuM"
+        and len(lengths) == 1
+        and 0 not in lengths
     )
+
+
+def fits_pieces(settings: Mapping[str, Any]) -> bool:
+    """Return whether edges on disk can be cut in pieces with these settings of :func:`from_edges`."""
+    nodes = settings.get("nodes")
     is_number = isinstance(nodes, int | np.integer) and not isinstance(nodes, bool)
-    return settings.get("folder") is not None and is_number and not needs_all and kind in "iuM"
+    needs_all = (
+        settings.get("cut_by", "time") != "time"
+        or any(settings.get(name, False) is not False for name in ("drop_first", "drop_partial"))
+        or settings.get("time_format") is not None
+        or not (settings.get("bipartite") is None or settings["bipartite"] is False)
+    )
+    return settings.get("folder") is not None and is_number and not needs_all
 
 
 def from_pieces(
-    pieces: EdgePieces, *, source: str, features: Any, labels: Any, folder: str | Path, **settings: Any
+    pieces: EdgePieces,
+    *,
+    columns: tuple[str, str],
+    source: str,
+    features: Any,
+    labels: Any,
+    folder: str | Path,
+    nodes: int,
+    cut: int = 0,
+    interval: IntervalLength = 0.0,
+    bipartite: bool | None = None,
+    **settings: Any,
 ) -> DynamicGraph:
-    """Return the dynamic graph of edges on disk, a piece at a time; see :func:`from_vectors`."""
-    for_cutting = {key: settings.pop(key) for key in CUTTING if key in settings}
+    """Return the dynamic graph of edges on disk, a piece at a time; see :func:`from_vectors` and :func:`fits_pieces`.
+
+    Warnings are of the first piece.
+    """
     times = TimeRange(pieces)
+    first = next(pieces())
     sample = times.sample.view("datetime64[ns]") if times.are_dates else times.sample
-    cut, window = _way(for_cutting.get("cut", 0), "time", for_cutting.get("interval", 0.0), sample, None)
+    cut, window = _way(cut, "time", interval, sample, zone_of(first.time))
+    warn_of_dates(read_times(first.time))
+    if bipartite is None:
+        warn_of_two_kinds(read_ids(first.src, "src"), read_ids(first.dst, "dst"), columns)
+    settings = {key: value for key, value in settings.items() if key not in CUTTING}
     target = as_path(folder, "folder")
     with Draft(target.with_name(f"{target.name}.edges")) as draft:
-        edges = IntervalFiles(pieces, draft, nodes=for_cutting["nodes"], times=times, cut=cut, window=window)
-        return built(
-            edges,
-            features,
-            labels,
-            source=source or f"mapped from files ({edges.rows:,} rows)",
-            folder=target,
-            **settings,
-        )
+        edges = IntervalFiles(pieces, draft, nodes=nodes, times=times, cut=cut, window=window)
+        source = source or f"mapped from files ({edges.rows:,} rows)"
+        return built(edges, features, labels, source=source, folder=target, **settings)
 
 
 def cut_own(

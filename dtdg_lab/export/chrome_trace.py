@@ -92,7 +92,7 @@ def is_known(value: Any) -> bool:
 TRACKS = ("epochs", "steps", "between steps", "groups")
 _A_TRACK = 100  # maximum number of threads of a track
 _MOST_LETTERS = 2_000  # maximum length of an event's text
-_PASSED_OVER = ("epoch", "checkpoint")  # kinds of events that are shown as slices instead
+_PASSED_OVER = ("epoch", "checkpoint", "between_steps")  # kinds of events that are shown as slices instead
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,12 +30,24 @@ class EdgePiece:
         dst: targets, shape (E',).
         time: times, shape (E',), whole numbers or datetimes.
         weight: weights, shape (E',), or None.
+        first: number of the first of them among all edges.
     """
 
     src: Any
     dst: Any
     time: Any
     weight: Any = None
+    first: int = 0
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Say in errors, which count rows from the piece's first, which rows these are."""
+        try:
+            yield
+        except DataError as error:
+            if not self.first:
+                raise
+            raise DataError(f"in the edges from number {self.first:,} on: {error}") from error
 
 
 EdgePieces = Callable[[], Iterator[EdgePiece]]  # starts again at each call, with the same pieces
@@ -54,18 +68,19 @@ class TimeRange:
         last: list[int] = []
         kinds, unit = set(), 0
         for piece in pieces():
-            times = read_times(piece.time)
+            with piece.named():
+                times = read_times(piece.time)
             kinds.add(times.dtype.kind)
             if kinds - {"i", "M"} or len(kinds) > 1:
                 raise DataError("time must be whole numbers, or datetimes, in all pieces of an edge list on disk.")
             whole = times.view(np.int64)
             first.append(int(whole.min()))
             last.append(int(whole.max()))
-            unit = int(np.gcd(unit, np.gcd.reduce(whole - first[0])))
+            unit = math.gcd(unit, int(np.gcd.reduce(whole - first[-1])), first[-1] - first[0])
         if not first:
             raise DataError("there are no edges.")
         self.first, self.last, self.are_dates = min(first), max(last), kinds == {"M"}
-        self._unit = int(np.gcd(unit, first[0] - self.first))
+        self._unit = math.gcd(unit, first[0] - self.first)
 
     @property
     def sample(self) -> NDArray[np.int64]:
@@ -76,7 +91,7 @@ class TimeRange:
 class IntervalFiles:
     """Edges assigned to B base intervals, over nodes 0 .. N - 1, in files.
 
-    Memory holds a piece, and a base interval at a time.
+    Memory holds a piece, a base interval at a time, and B + 1 numbers for each piece.
 
     Args:
         pieces: all edges.
@@ -115,12 +130,15 @@ class IntervalFiles:
         self._bounds: list[NDArray[np.int64]] = []  # of the intervals in the files, for each piece
         for piece in pieces():
             intervals = interval_of(read_times(piece.time).view(np.int64)).astype(np.int32)
-            self._add(piece, intervals)
+            with piece.named():
+                self._add(piece, intervals)
         draft.close_files()
 
     def _add(self, piece: EdgePiece, intervals: NDArray[np.int32]) -> None:
         sources, targets = self._ends("src", piece.src), self._ends("dst", piece.dst)
         weights = read_weights(piece.weight, len(sources))
+        if not len(sources) == len(targets) == len(intervals):
+            raise DataError(f"src, dst and time have {len(sources)}, {len(targets)} and {len(intervals)} entries.")
         order = np.argsort(intervals, kind="stable")
         self._draft.file("keys", np.int64).extend(keys_of(sources[order], targets[order]))
         if weights is not None:
@@ -150,11 +168,9 @@ class IntervalFiles:
         )
 
     def _snapshots(self) -> Iterator[Snapshot]:
+        keys = self._draft.files["keys"].mapped()
+        weights = self._draft.files["weights"].mapped() if self.weighted else None
         for interval in range(self.num_intervals):
-            weights = self._read("weights", interval) if self.weighted else None
-            yield snapshot_of_keys(self._read("keys", interval), weights, self.num_nodes)
-
-    def _read(self, name: str, interval: int) -> NDArray[Any]:
-        """Return what belongs to an interval, in the order of the pieces."""
-        file = self._draft.files[name]
-        return np.concatenate([file.part(*bounds[interval : interval + 2]) for bounds in self._bounds])
+            parts = [slice(*bounds[interval : interval + 2]) for bounds in self._bounds]  # in the order of the pieces
+            of_interval = None if weights is None else np.concatenate([weights[part] for part in parts])
+            yield snapshot_of_keys(np.concatenate([keys[part] for part in parts]), of_interval, self.num_nodes)

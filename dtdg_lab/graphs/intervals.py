@@ -289,6 +289,7 @@ def cut_edges(
     rule = interval_by_time if cut_by == "time" else _by_edges
     interval_of, count = rule(times, cut, window, TimeFormatter(times, dates=dates))
     interval = _intervals(times, count, interval_of)
+    del interval_of  # may hold the sorted times
     if drop_partial and not cut and not _is_full(times, _window(window), count, cut_by):
         if count == 1:
             raise DataError(
@@ -354,7 +355,7 @@ def interval_by_time(times: _Vector, cut: int, window: float | Calendar | None, 
     if cut:
         if span == 0 and cut > 1:
             raise DataError(
-                f"cut={cut} over a time span of 0: all {len(times)} edges have time {spoken.time(first)}. Edges of "
+                f"cut={cut} over a time span of 0: all edges have time {spoken.time(first)}. Edges of "
                 "different times are needed."
             )
         return _equal_shares(times, first, span, cut, rounding), cut

@@ -7,7 +7,6 @@ import errno
 import fcntl
 import glob
 import json
-import math
 import os
 import shutil
 import time
@@ -193,12 +192,10 @@ class ArrayFile:
             self.file.write(self._header())
             self.file.close()
 
-    def part(self, start: int, stop: int) -> NDArray[Any]:
-        """Read some entries from a closed file."""
-        numbers = math.prod(self.row)
-        offset = len(self._header()) + start * numbers * self.dtype.itemsize
-        flat = np.fromfile(self._path, self.dtype, (stop - start) * numbers, offset=offset)
-        return flat.reshape(-1, *self.row)
+    def mapped(self) -> NDArray[Any]:
+        """Map all entries from a closed file."""
+        entries: NDArray[Any] = np.load(self._path, mmap_mode="r")
+        return entries
 
     def pieces(self) -> Iterator[NDArray[Any]]:
         """Yield all entries, flat, piece by piece from a closed file."""

@@ -316,7 +316,9 @@ class RunTables:
     def between_steps(self) -> str:
         """The work of rank 0 between two steps, if it takes long; empty while it computes a step."""
         newest = self.event_log.newest(BetweenSteps.kind)
-        is_over = not newest or newest[0]["step"] <= self.position.newest_step
+        if not newest or newest[0]["attempt"] < max(self.position.starts, default=0):
+            return ""
+        is_over = newest[0]["step"] <= self.position.steps.get(0, -1)
         return "" if is_over else BetweenSteps.read(newest[0]["data"]).words
 
     # Settings

@@ -67,7 +67,7 @@ def show_progress(run: RunHandle, *, every_s: float = 0.25, **bar_options: Any) 
 def _update(bar: Any, tables: RunTables, status: str) -> None:
     progress, losses, times = tables.progress, step_losses(tables).values, step_times(tables)
     facts: dict[str, Any] = {"step": progress.step}
-    if work := tables.preparing or tables.between_steps:
+    if (work := tables.preparing or tables.between_steps) and status not in ENDED:
         status = f"{status}: {work}"
     if len(losses) and math.isfinite(losses[-1]):
         facts["loss"] = f"{losses[-1]:.4g}"

@@ -149,14 +149,9 @@ class EpochEnd:
     memory_probe: MemoryProbe
     evaluation: EvaluationRunner
 
-    def run(self, epoch: int, step_s: float) -> None:
-        """Measure memory, adopt a new plan, tune settings and evaluate, each if due; collective.
-
-        Args:
-            epoch: the epoch that is over.
-            step_s: mean seconds of its steps.
-        """
-        self.memory_probe.run_if_due(step_s)
+    def run(self, epoch: int) -> None:
+        """Measure memory, adopt a new plan, tune settings and evaluate, each if due; collective."""
+        self.memory_probe.run_if_due()
         self._replan()
         self._tune(epoch)
         self.evaluation.run_if_due()

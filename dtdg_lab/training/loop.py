@@ -151,9 +151,8 @@ class Trainer:
         self.recorder.settle()
         self.clock.device_clock.align()
         state.position = Position(epoch + 1, 0, state.position.step)
-        seconds = time.perf_counter() - started_s
-        self.recorder.write(state.position, EpochEnded(epoch, seconds))
-        self.epoch_end.run(epoch, seconds / max(1, pacing.epoch_steps))
+        self.recorder.write(state.position, EpochEnded(epoch, time.perf_counter() - started_s))
+        self.epoch_end.run(epoch)
         self.checkpoints.keep_epoch()
 
     def _train_step(self, step: Step) -> None:

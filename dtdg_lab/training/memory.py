@@ -266,14 +266,15 @@ class MemoryProbe:
         self._state, self._recorder = state, recorder
         self.is_due = True
 
-    def run_if_due(self, step_s: float = 0.0) -> None:
-        """Measure and record the memory of the largest step, if due; collective. Steps take about ``step_s``."""
+    def run_if_due(self) -> None:
+        """Measure and record the memory of the largest step, if due; collective."""
         state = self._state
         if not self.is_due or not state.position.step:
             return
         self.is_due = False
         with reported(self._recorder, state.position, "Measuring the memory of a step") as reports:
-            reports.begin(SLOWER * step_s)
+            if self._recorder.newest is not None:
+                reports.begin(SLOWER * self._recorder.newest.seconds)
             trace = largest_trace(state.components, device=state.device)
         self._recorder.memory(state.position, trace.peak_bytes)
         self._recorder.event(state.position, "memory_trace", trace.to_dict())

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.errors import ConfigError, DataError
 from dtdg_lab.datasets import data_frame
 from dtdg_lab.datasets.data_frame import from_parquet
 from dtdg_lab.datasets.user_data import from_edges
@@ -113,16 +115,68 @@ def test_a_missing_value_is_named_by_its_row_in_the_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "text"),
+    ("name", "value", "text"),
     [
-        ({"src": np.full(EDGES, NODES)}, r"src\[0\] is 30; 0 to 29 is allowed"),
-        ({"weight": np.full(EDGES, -1.0)}, "weight"),
+        ("src", NODES, r"in the edges from number 140 on: src\[3\] is 30; 0 to 29 is allowed"),
+        ("weight", -1.0, r"in the edges from number 140 on: weight\[3\] is"),
     ],
 )
-def test_a_wrong_value_leaves_nothing_behind(tmp_path, change, text):
+def test_a_wrong_value_is_named_and_leaves_nothing_behind(tmp_path, name, value, text):
+    vectors = edges()
+    vectors[name][143] = value
     with pytest.raises(DataError, match=text):
-        from_edges(**mapped(tmp_path, **{**edges(), **change}), nodes=NODES, cut=6, folder=tmp_path / "graph")
+        from_edges(**mapped(tmp_path, **vectors), nodes=NODES, cut=6, folder=tmp_path / "graph")
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+
+
+@pytest.mark.parametrize("first", ["newest", "oldest"])
+def test_a_calendar_over_centuries_is_cut(tmp_path, in_pieces, first):
+    days = np.arange("1700-01-01", "2020-01-01", 400, dtype="datetime64[D]").astype("datetime64[ns]")
+    vectors = {"src": np.arange(len(days)) % NODES, "dst": np.arange(len(days)) % 7, "time": days}
+    vectors["time"] = days[::-1].copy() if first == "newest" else days
+    settings = {"nodes": NODES, "interval": "10YS"}
+    built = from_edges(**mapped(tmp_path, **vectors), folder=tmp_path / "graph", **settings)
+    assert built.data_hash == from_edges(**vectors, **settings).data_hash and in_pieces == [len(days)]
+
+
+def test_a_span_that_64_bits_do_not_hold_is_refused_as_in_memory(tmp_path):
+    vectors = edges()
+    vectors["time"][:100], vectors["time"][400:] = 2**62, -(2**62) - 1
+    with pytest.raises(DataError, match=r"a span below 2\^63 is needed"):
+        from_edges(**mapped(tmp_path, **vectors), nodes=NODES, interval=5, folder=tmp_path / "graph")
+
+
+@pytest.mark.parametrize("unset", [{"drop_first": 0}, {"time_format": ""}, {"bipartite": 0}])
+def test_options_are_checked_as_in_memory(tmp_path, unset):
+    with pytest.raises((ConfigError, DataError)):
+        from_edges(**mapped(tmp_path, **edges()), nodes=NODES, cut=6, folder=tmp_path / "graph", **unset)
+
+
+@pytest.mark.parametrize("kind", ["zoned", "days"])
+def test_dates_of_parquet_are_read_in_pieces(tmp_path, in_pieces, kind):
+    table, path = edges(dates=True), tmp_path / "edges.parquet"
+    table["time"] = pd.Series(table["time"]).dt.tz_localize(
+        "Europe/Berlin", ambiguous=True, nonexistent="shift_forward"
+    )
+    if kind == "days":
+        table["time"] = pa.array(table["time"].dt.date)
+    parquet.write_table(pa.table(table), path)
+    settings = {"nodes": NODES, "interval": "MS"}
+    assert (
+        from_parquet(path, **settings, folder=tmp_path / "graph").data_hash == from_parquet(path, **settings).data_hash
+    )
+    assert in_pieces == [EDGES]
+
+
+def test_what_looks_wrong_is_warned_of(tmp_path):
+    vectors = edges()
+    vectors["time"] = 20240101 + vectors["time"] % 27
+    with pytest.warns(UserWarning, match="look like dates"):
+        from_edges(**mapped(tmp_path, **vectors), nodes=NODES, cut=6, folder=tmp_path / "graph")
+    path = tmp_path / "edges.parquet"
+    parquet.write_table(pa.table({"user": vectors["src"], "item": vectors["dst"], "time": edges()["time"]}), path)
+    with pytest.warns(UserWarning, match="two kinds"):
+        from_parquet(path, "user", "item", nodes=NODES, cut=6, folder=tmp_path / "other")
 
 
 def test_vectors_of_several_lengths_are_refused(tmp_path):
@@ -131,11 +185,10 @@ def test_vectors_of_several_lengths_are_refused(tmp_path):
         from_edges(**mapped(tmp_path, **vectors), nodes=NODES, cut=6, folder=tmp_path / "graph")
 
 
-@given(st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=20), st.integers(1, 7))
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20), st.integers(1, 7))
 def test_a_few_times_stand_for_all(times, size):
     parts = [np.array(times[start : start + size]) for start in range(0, len(times), size)]
     found = TimeRange(lambda: (EdgePiece(part, part, part) for part in parts))
-    distances = np.array(times) - min(times)
-    sample = found.sample
     assert (found.first, found.last) == (min(times), max(times))
-    assert np.gcd.reduce(sample - found.first) == np.gcd.reduce(distances)
+    distances = [math.gcd(*(int(time) - min(times) for time in some)) for some in (found.sample, times)]
+    assert distances[0] == distances[1]

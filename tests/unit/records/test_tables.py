@@ -377,7 +377,16 @@ def test_what_a_run_does_between_steps_is_known_until_it_ends_or_the_next_step_i
     tables.add_lines(record_lines("events", [{**evaluating, "data": {"what": "", "left_s": None}}]))
     assert tables.between_steps == ""
     tables.add_lines(record_lines("events", [evaluating]))
+    tables.add_lines(record_lines("steps", steps(1, 30, 40)))
+    assert tables.between_steps, "another rank goes on where models are averaged"
     tables.add_lines(record_lines("steps", steps(0, 30, 31)))
+    assert tables.between_steps == ""
+
+
+def test_what_an_attempt_was_doing_when_it_was_killed_is_not_shown_of_the_next() -> None:
+    evaluating = {"kind": "between_steps", "step": 30, "data": {"what": "Evaluating", "left_s": 2.6}}
+    tables = run_tables(CONFIG, {"steps": steps(0, 0, 30)}, events=[evaluating])
+    tables.add_lines(record_lines("steps", steps(0, 20, 25, attempt=2)))
     assert tables.between_steps == ""
 
 

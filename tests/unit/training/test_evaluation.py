@@ -21,6 +21,7 @@ from dtdg_lab.graphs.sealed import seal_of
 from dtdg_lab.models.graph_view import DenseView
 from dtdg_lab.testing.models import run_model
 from dtdg_lab.testing.training import train_in_memory
+from dtdg_lab.training import work_reports
 from dtdg_lab.training.build import build
 from tests.factories import small_graph
 from tests.small_training import CLASSES, LINK, config_of, train
@@ -228,3 +229,21 @@ def test_a_graph_that_cannot_serve_the_task_is_refused() -> None:
         build(config_of(**CLASSES), small_graph(), SoloGroup())
     with pytest.raises(UnsupportedError, match="classification"):
         config_of(task="classification")  # the catalogue knows before any data is loaded
+
+
+@pytest.mark.parametrize("protocol", ["warm", "cold"])
+def test_progress_counts_every_snapshot_that_is_run(protocol: str) -> None:
+    calls: list[tuple[int, int]] = []
+    built = build(config_of(protocol=protocol), small_graph(), SoloGroup())
+    built.evaluator.evaluate(built.model, ("train", "validation"), progress=lambda *call: calls.append(call))
+    assert calls == [(done, 15) for done in range(1, 16)]
+
+
+def test_a_long_evaluation_is_reported_until_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work_reports, "QUIET_S", 0.0)
+    monkeypatch.setattr(work_reports, "REPORT_EVERY_S", 0.0)
+    events = train(tmp_path).recorder.events("between_steps")
+    works = [(event["step"], event["data"]["what"]) for event in events]
+    assert {(STEPS, "Evaluating"), (STEPS, "Measuring the memory of a step"), (2 * STEPS, "Evaluating")} <= {*works}
+    for step in (STEPS, 2 * STEPS):
+        assert [what for at, what in works if at == step][-1] == ""

@@ -84,7 +84,7 @@ def test_large_whole_times_stay_exact():
         ({"time": np.array(["2024-01-01", "NaT", "2024-01-02"], dtype="datetime64[s]")}, r"time\[1\] is not a time"),
         ({"time": np.array(["2024-01-01", "3024-01-01", "2024-01-02"], dtype="datetime64[s]")}, r"time\[1\] is 3024"),
         ({"time": [5, 5, 5]}, "cut=2 over a time span of 0: all edges have time 5"),
-        ({"time": [5, 5, 5], "drop_first": True}, "all edges have time 5, and drop_first"),
+        ({"time": [5, 5, 5], "drop_first": True}, "all 3 edges have time 5, and drop_first"),
         ({"cut": 0}, "give cut=n"),
         ({"cut": 0, "window": 0}, "give cut=n"),
         ({"cut": 0, "window": np.nan}, "give cut=n"),

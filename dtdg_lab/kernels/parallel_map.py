@@ -20,7 +20,7 @@ R = TypeVar("R")
 
 # Numbers in one snapshot's rows of a piece: few enough for a step's dozen arrays to fit a core's cache, enough for
 # calls not to matter; a GPU should be filled. Constants, because results depend on them bit for bit.
-STEP_NUMBERS = {"cpu": 64_000, "cuda": 8_388_608}
+STEP_NUMBERS = {"cpu": 128_000, "cuda": 8_388_608}
 
 
 def parallel_map(work: Callable[[T], R], items: Sequence[T], *, device: str, alone: bool = False) -> list[R]:

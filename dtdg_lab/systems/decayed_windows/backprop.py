@@ -122,7 +122,7 @@ def _map_rows(state: State, change: Callable[[Tensor], Tensor]) -> State:
 
 
 T = TypeVar("T")
-WIDER = 4  # windows are short: a piece stores little, and calls dominate
+WIDER = 2  # windows are short: a piece stores little, and calls dominate
 
 
 def piece_heights(heights: Sequence[int], rows: slice) -> list[int]:

@@ -164,7 +164,7 @@ def _of_ranks(name: str, ranks: int) -> Work:
 
 
 def _plan_of_snapshots(name: str, snapshots: int) -> Work:
-    return planning(name, snapshots, 2)
+    return planning(name, snapshots, 1 if name == "single" else 2)
 
 
 def _plan_of_ranks(name: str, ranks: int) -> Work:

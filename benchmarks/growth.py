@@ -151,7 +151,7 @@ def subjects(short: Path, *, quick: bool) -> Iterator[Subject]:
             yield Subject(
                 "plans", name, "ranks", (2, 16) if quick else (2, 16, 256, 1024), partial(_plan_of_ranks, name)
             )
-    yield Subject("live", "update", "steps", sizes(1_000, 1_000_000), partial(_update_of_steps, short))
+    yield Subject("live", "update", "steps", sizes(1_000, 100_000), partial(_update_of_steps, short))
     yield Subject("live", "update", "ranks", (2, 4) if quick else (2, 4, 16), partial(_update_of_ranks, short))
 
 

@@ -230,16 +230,22 @@ def _exponent(found: Sequence[tuple[int, float, float]], column: int, least: flo
     return math.log(more / less) / math.log(large / small) if min(less, more) >= least else None
 
 
-def main() -> None:
-    """Measure, and print each row."""
+def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="the two smallest sizes")
     result_files.add_arguments(parser)
-    given = parser.parse_args()
-    if unknown := set(given.parts) - {*PARTS}:
+    chosen = parser.parse_args(given)
+    if unknown := set(chosen.parts) - {*PARTS}:
         parser.error(f"no part is called {', '.join(sorted(unknown))}; parts: {', '.join(PARTS)}.")
-    result_files.parts_on(parser, given.device)
+    result_files.parts_on(parser, chosen.device)
+    return chosen
+
+
+def main() -> None:
+    """Measure, and print each row."""
+    given = arguments()
     rows: dict[str, list[dict[str, Any]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         short = record_tables.train(Path(folder)) if not given.parts or "live" in given.parts else Path(folder)

@@ -181,10 +181,10 @@ def test_a_final_evaluation_in_the_middle_fails_the_run(tmp_path: Path, monkeypa
 
     evaluate = Evaluator.evaluate
 
-    def peeking(self: Evaluator, model: Any, splits: tuple[str, ...], *, final: bool = False) -> Any:
+    def peeking(self: Evaluator, model: Any, splits: tuple[str, ...], *, final: bool = False, **more: Any) -> Any:
         if not final:
             evaluate(self, model, ("test",), final=True)
-        return evaluate(self, model, splits, final=final)
+        return evaluate(self, model, splits, final=final, **more)
 
     monkeypatch.setattr(Evaluator, "evaluate", peeking)
     with pytest.raises(TestPartError, match="training continued after"):

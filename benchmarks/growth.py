@@ -113,6 +113,10 @@ def scheduling(name: str, groups: int, ranks: int) -> Work:
     return lambda: solve(name, times_s, ranks, per_rank=2, time_limit_s=10.0)
 
 
+def scheduling_of_ranks(name: str, ranks: int) -> Work:
+    return scheduling(name, GROUPS_OF_A_RANK * ranks, ranks)
+
+
 def planning(system: str, snapshots: int, ranks: int) -> Work:
     graph = random_graph(2_000, snapshots)
     config = RunConfig(system=system, dataset="uniform", ranks=ranks, parts=ranks, **SYSTEMS[system])
@@ -143,40 +147,20 @@ def subjects(short: Path, *, quick: bool) -> Iterator[Subject]:
         if not reads_file(name):
             yield Subject("partitions", name, "nodes", sizes(10_000, 10_000_000), partial(partitioning, name))
     for name in catalogue.names("scheduling"):
-        yield Subject("schedules", name, "groups", sizes(10, 10_000), partial(_schedule_of_groups, name))
-        yield Subject("schedules", name, "ranks", (1, 16) if quick else (1, 16, 256, 1024), partial(_of_ranks, name))
+        yield Subject("schedules", name, "groups", sizes(10, 10_000), partial(scheduling, name, ranks=4))
+        yield Subject(
+            "schedules", name, "ranks", (1, 16) if quick else (1, 16, 256, 1024), partial(scheduling_of_ranks, name)
+        )
     for name in SYSTEMS:
-        yield Subject("plans", name, "snapshots", sizes(100, 10_000), partial(_plan_of_snapshots, name))
+        yield Subject(
+            "plans", name, "snapshots", sizes(100, 10_000), partial(planning, name, ranks=1 if name == "single" else 2)
+        )
         if name != "single":
             yield Subject(
-                "plans", name, "ranks", (2, 16) if quick else (2, 16, 256, 1024), partial(_plan_of_ranks, name)
+                "plans", name, "ranks", (2, 16) if quick else (2, 16, 256, 1024), partial(planning, name, 2_000)
             )
-    yield Subject("live", "update", "steps", sizes(1_000, 100_000), partial(_update_of_steps, short))
-    yield Subject("live", "update", "ranks", (2, 4) if quick else (2, 4, 16), partial(_update_of_ranks, short))
-
-
-def _schedule_of_groups(name: str, groups: int) -> Work:
-    return scheduling(name, groups, 4)
-
-
-def _of_ranks(name: str, ranks: int) -> Work:
-    return scheduling(name, GROUPS_OF_A_RANK * ranks, ranks)
-
-
-def _plan_of_snapshots(name: str, snapshots: int) -> Work:
-    return planning(name, snapshots, 1 if name == "single" else 2)
-
-
-def _plan_of_ranks(name: str, ranks: int) -> Work:
-    return planning(name, 2_000, ranks)
-
-
-def _update_of_steps(short: Path, steps: int) -> Work:
-    return updating(short, steps, 2)
-
-
-def _update_of_ranks(short: Path, ranks: int) -> Work:
-    return updating(short, 10_000, ranks)
+    yield Subject("live", "update", "steps", sizes(1_000, 100_000), partial(updating, short, ranks=2))
+    yield Subject("live", "update", "ranks", (2, 4) if quick else (2, 4, 16), partial(updating, short, 10_000))
 
 
 def measured(subject: Subject, size: int) -> tuple[float, float] | str:

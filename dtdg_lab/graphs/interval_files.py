@@ -76,7 +76,8 @@ class TimeRange:
             whole = times.view(np.int64)
             first.append(int(whole.min()))
             last.append(int(whole.max()))
-            unit = math.gcd(unit, int(np.gcd.reduce(whole - first[-1])), first[-1] - first[0])
+            distances = (whole - first[-1]).view(np.uint64)  # up to 2^64 apart
+            unit = math.gcd(unit, int(np.gcd.reduce(distances)), first[-1] - first[0])
         if not first:
             raise DataError("there are no edges.")
         self.first, self.last, self.are_dates = min(first), max(last), kinds == {"M"}

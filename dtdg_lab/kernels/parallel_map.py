@@ -32,8 +32,8 @@ def parallel_imap(work: Callable[[T], R], items: Sequence[T], *, device: str, al
     """Yield the results of ``work`` for each item, in order, as soon as each is ready.
 
     On the CPU, ``torch.get_num_threads()`` items run at once, each with one torch thread. Under a torch dispatch mode,
-    such as the probe of peak memory, they run one after another with one thread, which on a loaded machine is several
-    times faster than many threads that wait for each other at every operation. With ``alone`` (required if ranks
+    such as the probe of peak memory, they run one after another with one thread: many would wait for each other at
+    every small operation. With ``alone`` (required if ranks
     exchange rows) and on other devices, they run one after another with all threads. ``work`` must set its own gradient
     mode, which threads do not share. It must not accumulate gradients, whose order would be a race.
     """

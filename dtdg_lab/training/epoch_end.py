@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ from dtdg_lab.training.position import Position
 from dtdg_lab.training.recording import StepRecorder
 from dtdg_lab.training.requests import RequestHandler
 from dtdg_lab.training.state import TrainingState
-from dtdg_lab.training.work_reports import reported
+from dtdg_lab.training.work_reports import WorkReports
 
 
 class Decisions:
@@ -113,7 +114,7 @@ class EvaluationRunner:
         self._decisions.after_evaluation(_validation_loss(results))
 
     def _evaluate(self, evaluator: Evaluator, splits: tuple[str, ...], *, final: bool = False) -> list[Scores]:
-        with reported(self._recorder, self._state.position, "Evaluating") as progress:
+        with closing(WorkReports(self._recorder, self._state.position, "Evaluating")) as progress:
             return evaluator.evaluate(self._state.components.model, splits, final=final, progress=progress)
 
     def _keep_if_best(self, results: list[Scores]) -> None:

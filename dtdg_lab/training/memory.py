@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -18,7 +19,7 @@ from dtdg_lab.training.build import RunComponents
 from dtdg_lab.training.plan_reports import report_plans
 from dtdg_lab.training.recording import StepRecorder
 from dtdg_lab.training.state import TrainingState
-from dtdg_lab.training.work_reports import reported
+from dtdg_lab.training.work_reports import WorkReports
 
 MOST_SAMPLES = 2_000
 SLOWER = 2.0  # about, than a step: every operation is noted
@@ -272,7 +273,7 @@ class MemoryProbe:
         if not self.is_due or not state.position.step:
             return
         self.is_due = False
-        with reported(self._recorder, state.position, "Measuring the memory of a step") as reports:
+        with closing(WorkReports(self._recorder, state.position, "Measuring the memory of a step")) as reports:
             if self._recorder.newest is not None:
                 reports.begin(SLOWER * self._recorder.newest.seconds)
             trace = largest_trace(state.components, device=state.device)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from dtdg_lab.records.events import BetweenSteps
 from dtdg_lab.training.position import Position
@@ -50,13 +48,3 @@ class WorkReports:
 
     def _record(self, event: BetweenSteps) -> None:
         self._recorder.write(self._position, event)
-
-
-@contextmanager
-def reported(recorder: StepRecorder, position: Position, what: str) -> Iterator[WorkReports]:
-    """Report the work of a block by calls of the result."""
-    reports = WorkReports(recorder, position, what)
-    try:
-        yield reports
-    finally:
-        reports.close()

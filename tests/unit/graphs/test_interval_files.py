@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
@@ -185,6 +185,7 @@ def test_vectors_of_several_lengths_are_refused(tmp_path):
         from_edges(**mapped(tmp_path, **vectors), nodes=NODES, cut=6, folder=tmp_path / "graph")
 
 
+@example([-(2**63), 2**63 - 1, 2], 3)
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20), st.integers(1, 7))
 def test_a_few_times_stand_for_all(times, size):
     parts = [np.array(times[start : start + size]) for start in range(0, len(times), size)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from dtdg_lab.records.events import BetweenSteps
 from dtdg_lab.training import work_reports
 from dtdg_lab.training.position import Position
-from dtdg_lab.training.work_reports import reported
+from dtdg_lab.training.work_reports import WorkReports
 
 
 class Recorder:
@@ -30,7 +31,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def report(clock: list[float], seconds: list[float], expected_s: float | None = None) -> list[Any]:
     recorder = Recorder()
-    with reported(recorder, Position(1, 0, 7), "Evaluating") as reports:
+    with closing(WorkReports(recorder, Position(1, 0, 7), "Evaluating")) as reports:
         if expected_s is not None:
             reports.begin(expected_s)
         for number, took in enumerate(seconds):
@@ -55,7 +56,7 @@ def test_work_without_parts_is_reported_where_it_is_expected_to_take_long(clock)
 
 def test_the_end_is_reported_after_an_error(clock):
     recorder = Recorder()
-    with pytest.raises(ZeroDivisionError), reported(recorder, Position(1, 0, 7), "Evaluating") as reports:
+    with pytest.raises(ZeroDivisionError), closing(WorkReports(recorder, Position(1, 0, 7), "Evaluating")) as reports:
         reports.begin(2.0)
         raise ZeroDivisionError
     assert recorder.written[-1] == ("", None)

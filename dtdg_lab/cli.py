@@ -87,18 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     env.set_defaults(execute=_env)
 
     run = commands.add_parser("run", help="train with the settings of a file or of --set")
-    run.add_argument(
-        "config", type=Path, nargs="?", metavar="CONFIG.json", help="settings, as RunConfig(...).to_json() writes"
-    )
-    run.add_argument(
-        "--set",
-        nargs="+",
-        action="extend",
-        default=[],
-        dest="settings",
-        metavar="NAME=VALUE",
-        help="settings, beside those of the file or else the defaults; may be repeated",
-    )
+    _add_settings(run, default="the defaults")
     run.add_argument("--json", action="store_true", help="print the whole summary as JSON")
     run.add_argument("--cluster", action="store_true", help="use a cluster even for one rank")
     run.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder for runs (default: runs)")
@@ -163,23 +152,32 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_calibrate(commands: Any) -> argparse.ArgumentParser:
-    measured: argparse.ArgumentParser = commands.add_parser(
-        "calibrate", help="measure fetches, steps and power of this machine, for train-policy --calibration"
+def _add_settings(parser: argparse.ArgumentParser, *, default: str) -> None:
+    """Add a file of settings and ``--set``; ``default`` says which settings hold without a file."""
+    parser.add_argument(
+        "config",
+        type=Path,
+        nargs="?",
+        metavar="CONFIG.json",
+        help=f"settings, as RunConfig(...).to_json() writes (default: {default})",
     )
-    measured.add_argument("folder", type=Path, metavar="FOLDER", help="folder for the measurements")
-    measured.add_argument(
-        "config", type=Path, nargs="?", metavar="CONFIG.json", help="settings of the runs (default: a small example)"
-    )
-    measured.add_argument(
+    parser.add_argument(
         "--set",
         nargs="+",
         action="extend",
         default=[],
         dest="settings",
         metavar="NAME=VALUE",
-        help="settings, beside those of the file or else of the example; may be repeated",
+        help=f"settings, beside those of the file or else {default}; may be repeated",
     )
+
+
+def _add_calibrate(commands: Any) -> argparse.ArgumentParser:
+    measured: argparse.ArgumentParser = commands.add_parser(
+        "calibrate", help="measure fetches, steps and power of this machine, for train-policy --calibration"
+    )
+    measured.add_argument("folder", type=Path, metavar="FOLDER", help="folder for the measurements")
+    _add_settings(measured, default="those of a small example")
     measured.add_argument("--quick", action="store_true", help="eight short runs in place of fourteen")
     measured.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder for runs")
     measured.set_defaults(execute=_calibrate)

@@ -284,20 +284,13 @@ class DeviceSequence(StoredSequence):
     def fed(self, *, difference: bool) -> DeviceSequence:
         """Return a sequence that transfers snapshots block by block, in full or as differences."""
         feed = SnapshotFeed(self.graph, difference=difference, device=self.device)
-        settings = self.settings
-        return DeviceSequence(
-            self.graph,
-            device=self.device,
-            dtype=self.dtype,
-            kernel=settings.backend,
-            norm=settings.norm,
-            self_loops=settings.self_loops,
-            limits=settings.limits.without_views(),
-            feed=feed,
-        )
+        return self._of_same_data(limits=self.settings.limits.without_views(), feed=feed)
 
     def twin(self) -> DeviceSequence:
         """Return a sequence of the same data with views of its own, for another thread."""
+        return self._of_same_data(limits=self.settings.limits)
+
+    def _of_same_data(self, **different: Any) -> DeviceSequence:
         settings = self.settings
         return DeviceSequence(
             self.graph,
@@ -306,7 +299,7 @@ class DeviceSequence(StoredSequence):
             kernel=settings.backend,
             norm=settings.norm,
             self_loops=settings.self_loops,
-            limits=settings.limits,
+            **different,
         )
 
     def bring(self, snapshots: range) -> None:

@@ -59,6 +59,7 @@ def test_every_knob_of_hybrid_batches_in_a_running_job(session: Session, hybrid:
     run = until_step(session.train(hybrid), 3)
     built_by = generators(run)
     assert len(built_by) == 2, "one process a part"
+    until(lambda: "reservoir" in set(open_run(run.path).table("targets").source), what="a batch from a reservoir")
     for live_settings in STEP:
         change(run, **live_settings)
     refused(run, "batch_snapshots=9999.0", batch_snapshots=9999.0, batch_policy="none")

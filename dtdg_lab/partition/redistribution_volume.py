@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -13,7 +14,7 @@ from dtdg_lab.config.model_facts import PASSES, Pull, SpatialOutput, check_memor
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.partition.measures import Counts
-from dtdg_lab.partition.volume import Volume, empty_counts, pulled_volume
+from dtdg_lab.partition.volume import Volume, empty_counts, pulled_volume, times_sent
 
 # Every collective sends a row for each node and snapshot once. The paper counts six a layer: to nodes and back to
 # snapshots, in forward, in the rerun and in backward. ``why`` explains where ours are fewer or have other widths.
@@ -238,37 +239,23 @@ def pulled_by_groups(
         rerun: whether backward repeats a block's pulls.
         reuse: whether pulls of the data alone are cached from an earlier step.
     """
-    group_size = blocks.row_ranks
-    if group_size == 1:
-        layers = 1 + max((pull.layer for pull in pulls), default=0)
-        return Volume(empty_counts(layers, blocks.ranks), empty_counts(layers, blocks.ranks))
-    owner = np.concatenate([np.full(len(blocks.rows(rank)), rank, np.int32) for rank in range(group_size)])
-    times = [snapshots[t] for t in blocks.snapshots]
-    last = len(times) - len(blocks.block(blocks.blocks - 1))
-
-    def moved(pull: Pull, rows: Counts) -> dict[str, Counts]:
-        ahead, all_rows = not (reuse and pull.of_features), _between_ranks(rows, blocks, len(times))
-        rerun_rows = _between_ranks(rows, blocks, last)
-        return {
-            "forward": all_rows * ahead,
-            "rerun": rerun_rows * (ahead and rerun),
-            "backward": all_rows.T * pull.learned,
-        }
-
-    return pulled_volume(times, Partition(owner, group_size), pulls, blocks.ranks, moved)
-
-
-def _between_ranks(rows_by_snapshot: Counts, blocks: SnapshotBlocks, stop: int) -> Counts:
-    """Count rows between ranks, (R, R), from rows between the G shares of each of the first ``stop`` snapshots."""
-    size, first = blocks.row_ranks, blocks.snapshots.start
-    rows = np.zeros((blocks.ranks, blocks.ranks), np.int64)
-    for block in range(blocks.blocks):
-        for group in range(blocks.groups):
-            snapshots, ranks = blocks.own(block, group * size), slice(group * size, (group + 1) * size)
-            rows[ranks, ranks] += rows_by_snapshot[snapshots.start - first : min(snapshots.stop - first, stop)].sum(
-                axis=0
-            )
-    return rows
+    size = blocks.row_ranks
+    layers = 1 + max((pull.layer for pull in pulls), default=0)
+    rows, numbers = empty_counts(layers, blocks.ranks), empty_counts(layers, blocks.ranks)
+    if size == 1:
+        return Volume(rows, numbers)
+    owner = np.concatenate([np.full(len(blocks.rows(rank)), rank, np.int32) for rank in range(size)])
+    for group in range(blocks.groups):
+        shares = [blocks.own(block, group * size) for block in range(blocks.blocks)]
+        own = [snapshots[t] for share in shares for t in share]
+        again = len(own) - len(shares[-1]) if rerun else 0
+        times = partial(times_sent, snapshots=len(own), rerun_before=again, reuse=reuse)
+        of_group = pulled_volume(own, Partition(owner, size), pulls, times)
+        ranks = slice(group * size, (group + 1) * size)
+        for pass_name in PASSES:
+            rows[pass_name][:, ranks, ranks] += of_group.rows[pass_name]
+            numbers[pass_name][:, ranks, ranks] += of_group.numbers[pass_name]
+    return Volume(rows, numbers)
 
 
 # ESDG section 6.3, Figures 5 and 7: speed-ups of 128 GPUs over 1; strong (False) is the best of all graphs and models

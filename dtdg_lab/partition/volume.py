@@ -116,40 +116,72 @@ def between_parts(
         reuse: whether pulls of the data alone are cached from an earlier step.
     """
 
-    def moved(pull: Pull, rows: Counts) -> dict[str, Counts]:
-        ahead = not (reuse and pull.of_features)
-        return {
-            "forward": rows.sum(axis=0) * ahead,
-            "rerun": rows[:rerun_before].sum(axis=0) * ahead,
-            "backward": rows[0 if pull.at_first or rerun_before else 1 :].sum(axis=0).T * pull.learned,
-        }
+    def times(pull: Pull) -> dict[str, Counts]:
+        first = 0 if pull.at_first or rerun_before else 1
+        return times_sent(pull, len(snapshots), rerun_before=rerun_before, first_backward=first, reuse=reuse)
 
-    return pulled_volume(snapshots, partition, pulls, partition.parts, moved)
+    return pulled_volume(snapshots, partition, pulls, times)
+
+
+def times_sent(
+    pull: Pull, snapshots: int, *, rerun_before: int, first_backward: int = 0, reuse: bool = False
+) -> dict[str, Counts]:
+    """Return pass -> (T,) 0 or 1: whether a step sends a pull's halo rows of each of T snapshots.
+
+    Args:
+        pull: pull of the model.
+        snapshots: number of snapshots, T.
+        rerun_before: number of first snapshots that backward pulls again.
+        first_backward: first snapshot that a gradient is sent back for.
+        reuse: whether pulls of the data alone are cached from an earlier step.
+    """
+    index, ahead = np.arange(snapshots), not (reuse and pull.of_features)
+    sent = {
+        "forward": (index >= 0) & ahead,
+        "rerun": (index < rerun_before) & ahead,
+        "backward": (index >= first_backward) & pull.learned,
+    }
+    return {pass_name: where.astype(np.int64) for pass_name, where in sent.items()}
 
 
 def pulled_volume(
     snapshots: Sequence[Snapshot],
     partition: Partition,
     pulls: Sequence[Pull],
-    ranks: int,
-    moved: Callable[[Pull, Counts], Mapping[str, Counts]],
+    times: Callable[[Pull], Mapping[str, Counts]],
 ) -> Volume:
-    """Count the volume of the pulls of a step on R ranks, without rows that ``top`` gathers.
+    """Count the volume of the pulls of a step, without rows that ``top`` gathers.
 
-    ``moved`` returns pass -> (R, R) rows for a pull and its halo rows (T, P, P).
+    ``times`` returns pass -> (T,) numbers of times that a step sends a pull's halo rows of each snapshot. Memory is
+    (R, R) for each layer and pass, for any number of snapshots.
     """
     layers = 1 + max(pull.layer for pull in pulls)
-    rows, numbers = empty_counts(layers, ranks), empty_counts(layers, ranks)
+    rows, numbers = empty_counts(layers, partition.parts), empty_counts(layers, partition.parts)
     along = [pull for pull in pulls if pull.direction != "top"]
-    rows_by_direction = {
-        direction: pulled_rows(snapshots, partition, direction)
-        for direction in dict.fromkeys(pull.direction for pull in along)
-    }
-    for pull in along:
-        for pass_name, sent in moved(pull, rows_by_direction[pull.direction]).items():
-            rows[pass_name][pull.layer] += sent
-            numbers[pass_name][pull.layer] += sent * pull.width
+    for direction in dict.fromkeys(pull.direction for pull in along):
+        moves = [
+            (pull, pass_name, sent)
+            for pull in along
+            if pull.direction == direction
+            for pass_name, sent in times(pull).items()
+        ]
+        different, which = np.unique(np.array([sent for *_, sent in moves]), axis=0, return_inverse=True)
+        totals = _summed_rows(snapshots, partition, direction, different)
+        for (pull, pass_name, _), index in zip(moves, which, strict=True):
+            moved = totals[index].T if pass_name == "backward" else totals[index]
+            rows[pass_name][pull.layer] += moved
+            numbers[pass_name][pull.layer] += moved * pull.width
     return Volume(rows, numbers)
+
+
+def _summed_rows(snapshots: Sequence[Snapshot], partition: Partition, direction: str, times: Counts) -> Counts:
+    """Return (K, P, P) halo rows, summed over T snapshots that count (K, T) ``times``."""
+    total = np.zeros((len(times), partition.parts**2), np.int64)
+    for snapshot, often in zip(snapshots, times.T, strict=True):
+        rows = pulled_rows([snapshot], partition, direction).reshape(-1)
+        pairs = np.flatnonzero(rows)
+        total[:, pairs] += often[:, None] * rows[pairs]
+    return total.reshape(-1, partition.parts, partition.parts)
 
 
 def empty_counts(layers: int, ranks: int) -> dict[str, Counts]:

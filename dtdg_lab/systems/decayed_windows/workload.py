@@ -169,15 +169,14 @@ def windows_volume(
         oldest[window.snapshots.start - first] += full == len(window.snapshots)
     last_layer = len(facts.layer_hops) - 1 if is_last and facts.memory == "weights_from_data" else None
 
-    def moved(pull: Pull, rows: Counts) -> dict[str, Counts]:
+    def times(pull: Pull) -> dict[str, Counts]:
         returned = newest if pull.layer == last_layer else exchanged - oldest * (not pull.at_first)
-        ahead = not (reuse and pull.of_features)
         return {
-            "forward": np.tensordot(exchanged, rows, axes=1) * ahead,
-            "backward": np.tensordot(returned, rows, axes=1).T * pull.learned,
+            "forward": exchanged * (not (reuse and pull.of_features)),
+            "backward": returned * pull.learned,
         }
 
-    return pulled_volume(snapshots, placed, facts.pulls, placed.parts, moved)
+    return pulled_volume(snapshots, placed, facts.pulls, times)
 
 
 def _copies(facts: Facts, dealt: Partition, fanout: int) -> tuple[Numbers, Numbers]:

@@ -1,13 +1,18 @@
-"""Predicted bytes of halo rows, by hand."""
+"""Predicted bytes of halo rows, by hand, and the memory that a volume takes."""
 
 from __future__ import annotations
 
+import tracemalloc
+
+import numpy as np
 import pytest
 
 from dtdg_lab.config.model_facts import Pull
 from dtdg_lab.core.errors import PlanError
+from dtdg_lab.core.plans import Partition
+from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.partition.measures import measure
-from dtdg_lab.partition.volume import predicted_bytes
+from dtdg_lab.partition.volume import between_parts, predicted_bytes
 from tests.factories import HALVES, path_graph
 
 
@@ -27,3 +32,19 @@ def test_bytes_by_hand():
     assert (predicted_bytes(measured, pulls, itemsize=8)["forward"] == 2 * sent["forward"]).all()
     with pytest.raises(PlanError, match="the model aggregates over out, but directions="):
         predicted_bytes(measure(path_graph(), HALVES), pulls)
+
+
+def test_memory_of_a_volume_does_not_grow_with_the_snapshots():
+    parts, nodes = 200, 400
+    ring = Snapshot(np.arange(nodes + 1), np.roll(np.arange(nodes, dtype=np.int32), 1))
+    owner = Partition(np.arange(nodes, dtype=np.int32) % parts, parts)
+
+    def peak_bytes(snapshots: int) -> int:
+        tracemalloc.start()
+        volume = between_parts([ring] * snapshots, owner, [Pull(0, "in", 3, True)])
+        taken = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert volume.total == 2 * 3 * nodes * snapshots
+        return taken
+
+    assert peak_bytes(200) < 1.1 * peak_bytes(20)

@@ -55,16 +55,19 @@ def hop_distance(
     """
     if not 0 <= hops <= MOST_HOPS:
         raise PlanError(f"hops={hops} must be from 0 to {MOST_HOPS}.")
-    neighbours = lists_of(snapshots, directions)
-    distance = np.full(neighbours[0].num_nodes, hops + 1, np.int8)
+    _check_directions(directions)
+    distance = np.full(_common_nodes(snapshots), hops + 1, np.int8)
     distance[own] = 0
-    frontier = np.asarray(own, dtype=np.int64)
     for hop in range(1, hops + 1):
+        in_frontier = distance == hop - 1
+        frontier = np.flatnonzero(in_frontier)
         reached = np.zeros(len(distance), bool)
-        for lists in neighbours:
-            reached[_entries(lists, frontier)] = True
-        frontier = np.flatnonzero(reached & (distance > hop))
-        distance[frontier] = hop
+        for snapshot in snapshots if len(frontier) else ():
+            if "in" in directions:
+                reached[_entries(snapshot, frontier)] = True
+            if "out" in directions:
+                reached[snapshot.rows()[in_frontier[snapshot.indices]]] = True
+        distance[reached & (distance > hop)] = hop
     return distance
 
 
@@ -123,10 +126,25 @@ def lists_of(snapshots: Sequence[Snapshot], directions: Sequence[str]) -> list[S
     Raises:
         PlanError: no snapshots, or unknown directions.
     """
-    if not directions or any(direction not in DIRECTIONS for direction in directions):
-        raise PlanError(f"directions={tuple(directions)}: a node pulls along its edges 'in', 'out' or both ways.")
+    _check_directions(directions)
     union = union_of(snapshots)
     return [union if direction == "in" else transposed(union) for direction in dict.fromkeys(directions)]
+
+
+def _check_directions(directions: Sequence[str]) -> None:
+    """Raise unless these are directions of aggregation."""
+    if not directions or any(direction not in DIRECTIONS for direction in directions):
+        raise PlanError(f"directions={tuple(directions)}: a node pulls along its edges 'in', 'out' or both ways.")
+
+
+def _common_nodes(snapshots: Sequence[Snapshot]) -> int:
+    """Return the number of nodes of all snapshots; raise if they differ, or there are none."""
+    if not snapshots:
+        raise PlanError("the union needs at least one snapshot, but there is none.")
+    counts = {snapshot.num_nodes for snapshot in snapshots}
+    if len(counts) > 1:
+        raise PlanError(f"snapshots have {sorted(counts)} nodes, but all must have the same number.")
+    return counts.pop()
 
 
 def union_of(snapshots: Sequence[Snapshot]) -> Snapshot:
@@ -135,13 +153,7 @@ def union_of(snapshots: Sequence[Snapshot]) -> Snapshot:
     Raises:
         PlanError: no snapshots, or snapshots of different numbers of nodes.
     """
-    if not snapshots:
-        raise PlanError("the union needs at least one snapshot, but there is none.")
-    vertices = snapshots[0].num_nodes
-    if any(snapshot.num_nodes != vertices for snapshot in snapshots):
-        raise PlanError(
-            f"snapshots have {sorted({s.num_nodes for s in snapshots})} nodes, but all must have the same number."
-        )
+    vertices = _common_nodes(snapshots)
     if len(snapshots) == 1:
         snapshot = snapshots[0]
         return snapshot if snapshot.weights is None else Snapshot.trusted(snapshot.indptr, snapshot.indices)
@@ -151,7 +163,7 @@ def union_of(snapshots: Sequence[Snapshot]) -> Snapshot:
     for snapshot in snapshots:
         waiting.append(edge_keys(snapshot))
         size += snapshot.num_edges
-        if size > KEYS_AT_ONCE:
+        if size > max(KEYS_AT_ONCE, len(merged)):  # sorts the merged keys again only when as many are new
             merged, waiting, size = _merge(merged, waiting), [], 0
     merged = _merge(merged, waiting)
     return snapshot_of_rows(np.bincount(targets(merged), minlength=vertices), merged, None)

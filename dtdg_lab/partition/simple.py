@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from dtdg_lab.core.errors import ConfigError, PartitionError, shortened
 from dtdg_lab.core.rng import key
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.snapshot import stable_order
 from dtdg_lab.partition.base import Assigned, load_partition, without_empty_parts
 
 
@@ -159,10 +160,11 @@ def _heaviest_first(loads: NDArray[np.float64]) -> NDArray[np.int64]:
 
 def _groups(owner: NDArray[np.int32], order: NDArray[Any], parts: int) -> NDArray[np.int32]:
     """Return the group of each node, (N,): each part's nodes in this order, cut into equal groups."""
+    nodes = order[stable_order(owner[order])]
+    part, size = owner[nodes], np.bincount(owner, minlength=parts)
+    place = np.arange(len(nodes)) - (np.cumsum(size) - size)[part]
     groups = np.empty(len(owner), np.int32)
-    for part in range(parts):
-        nodes = order[owner[order] == part]
-        groups[nodes] = np.arange(len(nodes)) * min(GROUPS, len(nodes)) // max(1, len(nodes))
+    groups[nodes] = place * np.minimum(GROUPS, size)[part] // size[part]
     return groups
 
 

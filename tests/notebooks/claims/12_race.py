@@ -13,4 +13,5 @@ by_chance = {seeds: 2 * lessons.called_better(seeds) for seeds in (1, 2, 3, 5)}
 assert by_chance[1] == 0 and 8 < by_chance[3] < 12 and by_chance[5] < 3, "one bold number in ten columns by chance"
 assert race.checks and all(check.ok for check in race.checks), "esdg and adgnn-t compute the same training"
 assert skill.max() < 0 and (table.test_loss < table.mean_loss).all(), "better than the mean, worse than persistence"
+page = lab.runs.export(race, race.folder / "race.html", overwrite=True)
 assert set(lab.races.open(page).table.index) == set(systems) and page.stat().st_size < 10e6

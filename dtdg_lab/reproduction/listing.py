@@ -12,6 +12,7 @@ from dtdg_lab.reproduction.ranking import rank
 from dtdg_lab.reproduction.rows import read_rows
 from dtdg_lab.reproduction.runner import Work
 from dtdg_lab.reproduction.verdict import MISSING, UNTESTABLE, VERDICTS, ClaimVerdict, judge
+from dtdg_lab.visualization.numbers import seconds_text, three_digits
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "reproduce"  # beside the package in a checkout
 
@@ -53,29 +54,48 @@ def format_verdicts(experiments: Sequence[Experiment], device: str = "cpu") -> s
 def measured_text(verdict: ClaimVerdict) -> str:
     """Return what was measured for a claim: the pooled gain with its interval, and the comparisons that count.
 
-    In the interval of a share that is less, what is below zero is more.
+    The interval of a share that is more, too, counts what is more as above zero.
     """
     if verdict.decision in (UNTESTABLE, MISSING) or verdict.gain is None:
         return verdict.reason
     gain = gain_text(verdict, verdict.gain)
     spread = ""
     if verdict.low is not None and verdict.high is not None and verdict.low < verdict.high:
-        form = ".1%" if verdict.claim.rule in ("less", "equal", "no_more") else ".3g"
-        spread = f" ({verdict.low:{form}} to {verdict.high:{form}})"
+        is_more = verdict.claim.rule == "less" and verdict.gain < 0
+        ends = (-verdict.high, -verdict.low) if is_more else (verdict.low, verdict.high)
+        spread = f" ({' to '.join(_end_text(verdict, end) for end in ends)})"
     left_out = len(verdict.comparisons) - len(verdict.counted)
     counted = f"{len(verdict.counted)} comparison{'s' * (len(verdict.counted) != 1)}"
     return f"{gain}{spread}, {counted}" + (f", {left_out} left out" if left_out else "")
 
 
 def gain_text(verdict: ClaimVerdict, gain: float) -> str:
-    """Return a gain in the unit of its rule."""
+    """Return a gain in the unit of its rule, or of the value that has a limit."""
     match verdict.claim.rule:
         case "less":
             return f"{gain:.1%} less" if gain >= 0 else f"{-gain:.1%} more"
         case "times":
             return f"{gain:.3g} times"
         case "equal" | "no_more":
-            return f"{gain:+.2%}"
+            return f"{gain:+.2%}".replace("-0.00", "0.00")
         case "points":
             return f"{gain:+.3g}"
-    return f"{gain:.3g}"
+    return _value_text(verdict.claim.value, gain)
+
+
+def _end_text(verdict: ClaimVerdict, end: float) -> str:
+    """Return an end of a gain's interval."""
+    if verdict.claim.rule in ("less", "equal", "no_more"):
+        return f"{end:.1%}".replace("-0.0%", "0.0%")
+    return f"{end:.3g}" if verdict.claim.rule in ("times", "points") else _value_text(verdict.claim.value, end)
+
+
+def _value_text(name: str, number: float) -> str:
+    """Return a number of a cell in the unit that the end of its name tells."""
+    if name.endswith("_bytes_s"):
+        return f"{number / 1e9:.3g} GB/s"
+    if name.endswith(("_s", "_ms")):
+        return seconds_text(number / 1e3 if name.endswith("_ms") else number)
+    if name.endswith(("_share", "_error", "_percent")):
+        return f"{number / 100 if name.endswith('_percent') else number:.2%}"
+    return three_digits(number)

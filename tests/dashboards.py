@@ -17,7 +17,7 @@ def settle(*dashboards: Dashboard) -> None:
     """Let the loop take what a person did, requests end, and every dashboard look at everything."""
     for shown in dashboards:
         shown.tick()
-        until = time.monotonic() + 5
+        until = time.monotonic() + 30
         while shown.actions.busy:
             assert time.monotonic() < until, "a request did not end"
             time.sleep(0.005)

@@ -30,7 +30,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 def is_live(page: Any, url: str, session: PretendSession, run: Any) -> None:
     """Open the page and see it follow the run."""
-    page.goto(url)
+    page.goto(url, timeout=120_000)
     look_at(page, "loss")
     until(lambda: last_step(page) >= run.step - 1, timeout_s=60, what="the chart shows the run")
     before = last_step(page)

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import psutil
 
+from dtdg_lab.cluster import worker
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.runs.stored_run import open_run
 from tests.cluster import stranger
-from tests.following import stop, until_step
+from tests.following import stop, until, until_step
 
 ROOT = os.name == "posix" and os.geteuid() == 0
 NOBODY = 65534
@@ -50,6 +51,8 @@ def ports_of(run: Run) -> list[int]:
 
 
 def test_a_run_on_one_machine_goes_on_while_another_account_attacks(session: Session, config: RunConfig) -> None:
+    engines, leave_s = session._engines.client[:], worker.LEAVE_S
+    engines.execute("from dtdg_lab.cluster import worker; worker.LEAVE_S = 30.0", block=True)
     run = until_step(session.train(config.replace(epochs=100_000, evaluate_every=50)), 5)
     file = Path(read_notes(run.path / "live", run.attempt)[0].store.removeprefix("file:"))
     ports = ports_of(run)
@@ -66,4 +69,5 @@ def test_a_run_on_one_machine_goes_on_while_another_account_attacks(session: Ses
     assert done["opened"] == (0 if ROOT else 1)
     events = open_run(run.path).events
     assert sum(event["kind"] == "settings" for event in events) == 2 * 5
-    assert not file.parent.exists(), "a run that has ended leaves no store"
+    until(lambda: not file.parent.exists(), what="a run that has ended leaves no store")
+    engines.execute(f"worker.LEAVE_S = {leave_s}", block=True)

@@ -46,7 +46,7 @@ def check_repeats(run: Run, session: Session) -> StoredRun:
 
 
 def test_two_ranks_are_forked_resumed_and_repeated(session: Session, small: RunConfig) -> None:
-    run = until_step(session.train(small), 2)
+    run = until_step(session.train(small.replace(slow_ms=60.0)), 2)
     run.set(learning_rate=0.05)
     until_step(run, 5)
     run.pause()
@@ -60,12 +60,12 @@ def test_two_ranks_are_forked_resumed_and_repeated(session: Session, small: RunC
     assert kept.waiting == {"group_window": 3} and kept.iteration
     with pytest.raises(ConfigError, match="ranks=2, but this is a single process"):
         fork(run, at=kept.name)
-    branch = fork(run, at=kept.name, session=session)
+    branch = fork(run, at=kept.name, session=session, slow_ms=0.0)
     assert isinstance(branch, Run) and branch.wait().status == "finished"
     common = {key: of for key, of in losses(run).items() if key[1] >= kept.step}
     assert len(common) >= 8 and losses(branch).items() >= common.items()
     resumed = until_step(run.resume(learning_rate=0.2, epochs=11), max(step for _, step in common) + 3)
-    resumed.set(system="blad")
+    resumed.set(system="blad", slow_ms=0.0)
     resumed.wait()
     again = check_repeats(resumed, session)
     assert again.status == "finished" and again.config == open_run(run.path).config
@@ -94,8 +94,9 @@ def test_a_replay_takes_no_requests_but_a_stop(session: Session, small: RunConfi
 
 def test_ranks_at_their_own_pace_repeat(session: Session, small: RunConfig) -> None:
     sizes = {"snapshot_sizes": "0.2 0.4", "node_sizes": "0.2 1", "decide_every": 3, "generators": "threads"}
-    config = small.replace(system="dynahb", epochs=4, epoch_batches=12, average_every_s=0.02, **sizes)
+    config = small.replace(system="dynahb", epochs=10_000, epoch_batches=12, average_every_s=0.02, **sizes)
     run = until_step(session.train(config), 5)
+    until(lambda: "reservoir" in set(open_run(run.path).table("targets").source), what="a batch from a reservoir")
     run.set(learning_rate=0.01)
     until_step(run, 16)
     run.set(partitioner="round_robin")
@@ -106,7 +107,7 @@ def test_ranks_at_their_own_pace_repeat(session: Session, small: RunConfig) -> N
     until_step(run, 38)
     stop(run)
     stored = open_run(run.path)
-    assert {"reservoir"} <= set(stored.table("targets").source) and len(stored.table("rounds")) > 4
+    assert len(stored.table("rounds")) > 4
     check_repeats(run, session)
 
 

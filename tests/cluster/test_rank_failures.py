@@ -64,7 +64,7 @@ def test_a_rank_without_memory_fails_the_run_with_a_remedy_and_the_engines_stay(
     began_s = time.monotonic()
     with pytest.raises(RunFailedError, match=f"rank {failing} failed at step"):
         run.wait(30)
-    assert time.monotonic() - began_s < 8.0
+    assert time.monotonic() - began_s < 16.0
     step = int(run.reason.split(" at step ")[1].split(":")[0])
     assert run.failed_rank == failing and step >= 12
     assert text in run.reason

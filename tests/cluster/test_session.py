@@ -89,8 +89,8 @@ def test_a_run_stops_before_its_first_step(
         assert run.status == "starting" and "another process" in run.live.preparing
         began_s = time.monotonic()
         run.stop()
-        run.wait(20)
-        assert run.status == "stopped" and time.monotonic() - began_s < 10
+        run.wait(40)
+        assert run.status == "stopped" and time.monotonic() - began_s < 20
     assert open_run(run).summary["steps"] == 0
     again = session.train(config).wait(60)
     assert again.status == "finished" and again.live.preparing == "", "its engines are as good as before"
@@ -158,9 +158,9 @@ def test_pause_holds_all_ranks_and_steering_works_meanwhile(session: Session, co
     pause(run)
     held = run.live.progress.step
     run.set(learning_rate=0.02)
+    until(lambda: run.config.learning_rate == 0.02, what="a setting changed in the pause")
     time.sleep(0.7)
     assert run.live.progress.step == held
-    assert run.config.learning_rate == 0.02
     run.unpause()
     until(lambda: run.live.progress.step > held + 3, what="steps after the pause")
     stop(run)

@@ -89,7 +89,7 @@ def test_what_ends_at_its_start_is_quoted_and_its_log_kept(spoiled, tmp_path: Pa
     assert f"the last line of the {of}'s log" in message and f"the {of} has no licence" in message
     assert f"the {of} has no licence" in "".join(path.read_text() for path in folder.iterdir())
     told_s = re.search(r"(?:after|within) ([\d.]+) s", message)
-    assert told_s is not None and abs(float(told_s.group(1)) - took_s) < 2 and took_s < 30
+    assert told_s is not None and -0.1 < took_s - float(told_s.group(1)) < 8 and took_s < 30
     assert "within 60" not in message
     assert list_sessions() == []
 
@@ -110,7 +110,7 @@ def test_what_stands_still_is_told_after_the_time_that_was_given(spoiled, tmp_pa
     message, folder, took_s = failed_start(tmp_path / "runs", timeout_s=3.0)
     assert "timeout_s=3" in message and "waiting for a licence" in message and 3 <= took_s < 12
     told_s = re.search(r"(?:after|within) ([\d.]+) s", message)
-    assert told_s is not None and abs(float(told_s.group(1)) - took_s) < 2
+    assert told_s is not None and -0.1 < took_s - float(told_s.group(1)) < 8
     assert folder.is_dir()
     for process in psutil.process_iter(["environ", "status"]):
         profile = (process.info["environ"] or {}).get("IPP_PROFILE_DIR", "")

@@ -91,9 +91,9 @@ def test_all_ranks_stop_before_the_same_step(
 
 
 @pytest.mark.parametrize("rank", thinned([0, 1], [1]))
-def test_a_step_of_five_seconds_is_finished(session: Session, config: RunConfig, rank: int) -> None:
+def test_a_step_of_three_seconds_is_finished(session: Session, config: RunConfig, rank: int) -> None:
     """The signalled rank waits in the exchange for the other one, where Python runs no handlers."""
-    run = until_step(session.train(config.replace(epochs=100_000, slow_rank=1 - rank, slow_ms=5000.0)), 1)
+    run = until_step(session.train(config.replace(epochs=100_000, slow_rank=1 - rank, slow_ms=3000.0)), 1)
     time.sleep(0.5)
     send(run, (rank,))
     assert kept_step(run) == 2

@@ -55,7 +55,8 @@ CASES: list[dict[str, Any]] = [
     },
 ]
 SLOW_MS = 240.0
-HALTED_EPOCHS, APART_EPOCHS = 9, 15  # whatever pace a busy machine gives the ranks, some steps are left
+# whatever pace a busy machine gives the ranks, some steps are left
+HALTED_EPOCHS, APART_EPOCHS, LONG_EPOCHS = 9, 15, 12
 RUN = {
     **SMALL,
     "system": "dynahb",
@@ -167,15 +168,12 @@ def all_stories(rank: int, ranks: int, address: str, folder: str) -> dict[str, A
     go("first half", settings=chance, script={1: {"stop": True}})
     go("second half", keep="first half", resume=True, first_step=2)
     go("live together", settings=TOGETHER, script=LIVE)
-    done = go("live", settings=paced, script=LIVE)
-    go("live again", script=LIVE, replay=repeated(done))
-    done = go("shares", settings={**paced, "average_weights": "share"}, script={9: {"set": {"learning_rate": 0.02}}})
-    go(
-        "shares again",
-        settings={"average_weights": "share"},
-        script={9: {"set": {"learning_rate": 0.02}}},
-        replay=repeated(done),
-    )
+    long = {"epochs": LONG_EPOCHS}
+    done = go("live", settings={**paced, **long}, script=LIVE)
+    go("live again", settings=long, script=LIVE, replay=repeated(done))
+    shares, script = {**long, "average_weights": "share"}, {9: {"set": {"learning_rate": 0.02}}}
+    done = go("shares", settings={**paced, **shares}, script=script)
+    go("shares again", settings=shares, script=script, replay=repeated(done))
     go("decided", settings={**paced, "batch_policy": "random", "decide_every": 2, "epochs": 6})
     go("halted", settings={**paced, "epochs": HALTED_EPOCHS}, script={13: {"stop": True}})
     go("resumed", keep="halted", resume=True, first_step=14)

@@ -28,6 +28,7 @@ from tests.distributed.hybrid_on_ranks import (
     EPOCH,
     HALTED_EPOCHS,
     LIVE,
+    LONG_EPOCHS,
     PARTS,
     RUN,
     SLOW_MS,
@@ -170,7 +171,7 @@ def test_a_choice_rules_at_once_where_it_is_made_and_after_a_round_elsewhere(sto
 
 
 def test_changes_while_no_rank_waits(stories: list[dict[str, Any]]) -> None:
-    assert sum(len(found["live"]["losses"]) for found in stories) == 2 * 30
+    assert sum(len(found["live"]["losses"]) for found in stories) == LONG_EPOCHS * 20
     asked = [change["set"] for step, change in LIVE.items() if "set" in change and step != 11]
     for found in stories:
         described = found["live"]
@@ -195,7 +196,8 @@ def test_a_run_that_never_waited_repeats_bit_for_bit(stories: list[dict[str, Any
         rounds = [[{**row, "step": 0, "epoch": 0} for row in of["rounds"]] for of in (again, done)]
         assert rounds[0] == rounds[1]
         assert _same(again["parameters"], done["parameters"])
-    assert "reservoir" in {row["source"] for row in stories[0][story]["targets"]}
+    if story == "shares":  # the other one has a reservoir in its first steps only
+        assert "reservoir" in {row["source"] for found in stories for row in found[story]["targets"]}
 
 
 def test_a_stop_is_heard_by_all_and_resumed(stories: list[dict[str, Any]]) -> None:

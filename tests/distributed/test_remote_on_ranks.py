@@ -119,7 +119,7 @@ def all_stories(group: Group, folder: str, policies: list[str], struck: list[str
         group.barrier()
         began_s = time.monotonic()
         try:
-            go(name, policy, settings={"fetch_timeout_s": 0.5}, recorder=recorder)
+            go(name, policy, settings={"fetch_timeout_s": 2.0}, recorder=recorder)
         except LabError as error:
             found[name] = {
                 "kind": type(error).__name__,
@@ -287,7 +287,7 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(stories: list[dict[str, A
 
 @pytest.mark.parametrize(
     ("story", "words"),
-    thinned([("killed", "(rank 1) has exited: its connection was closed"), ("stopped", "(rank 1) was silent for 0.")]),
+    thinned([("killed", "(rank 1) has exited: its connection was closed"), ("stopped", "(rank 1) was silent for ")]),
 )
 def test_a_server_that_dies_ends_the_run_on_all_ranks_in_time(
     stories: list[dict[str, Any]], story: str, words: str

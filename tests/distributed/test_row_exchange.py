@@ -21,7 +21,7 @@ from dtdg_lab.engine.exchange.exchanger import Exchanger, Route
 from dtdg_lab.testing.processes import join_group, run_ranks
 
 VERTICES, WIDTH = 13, 5
-LATE_S = 0.3
+LATE_S = 0.8
 ARRAYS = (
     np.arange(12, dtype=np.int32).reshape(3, 4).T,
     np.array(7, dtype=np.int64),

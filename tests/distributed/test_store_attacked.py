@@ -17,7 +17,7 @@ from dtdg_lab.distributed.store import reach_store
 from dtdg_lab.records.requests import SetLive
 from dtdg_lab.testing.processes import join_group, run_ranks
 
-STEPS = 60
+STEPS = 100
 FORGED = ("failed", "cause", "beat/0", "beat/1", "left/0", "left/1")
 
 
@@ -36,7 +36,7 @@ def _poison(port: int, stop: threading.Event, sweeps: list[int]) -> None:
 
 def _on_rank(rank: int, ranks: int, address: str, key: str) -> dict[str, Any]:
     group = join_group(rank, ranks, address)
-    heartbeat = Heartbeat(group.store.reconnect(), rank, ranks, limit_s=1.0)
+    heartbeat = Heartbeat(group.store.reconnect(), rank, ranks, limit_s=3.0)
     stop, sweeps = threading.Event(), list[int]()
     control: Any = StoredControl(group.store, lambda request: 0, group.rank)
     if rank == 0:

@@ -21,7 +21,7 @@ from dtdg_lab.testing.training import Trained, train_in_memory
 from dtdg_lab.training import build
 from tests import factories
 
-RANKS, STEPS, SLOW_S = 2, 5, 0.15
+RANKS, STEPS, SLOW_S = 2, 5, 0.4
 HALTED = (0, 4, 6)  # the first step, the last of an epoch, and one between two changes
 SMALL = {**factories.SMALL, "system": "psg", "parts": 2, "epochs": 2}
 SCRIPT = {2: {"set": {"group_window": 6}}, 6: {"set": {"learning_rate": 0.1}}}

@@ -114,11 +114,11 @@ def test_a_lost_request_is_sent_again_and_made_once(monkeypatch: pytest.MonkeyPa
 
 
 def test_closing_waits_for_nothing() -> None:
-    doors = [server(new_key(), Store()) for _ in range(20)]
+    doors = [server(new_key(), Store()) for _ in range(60)]
     begun_s = time.monotonic()
     for door in doors:
         door.close()
-    assert time.monotonic() - begun_s < 1.0, "a poll of 200 ms to be waited out at each is 2 s"
+    assert time.monotonic() - begun_s < 3.0, "a poll of 200 ms to be waited out at each is 12 s"
 
 
 def test_what_is_no_request_does_not_end_the_answers() -> None:

@@ -244,9 +244,15 @@ def test_a_run_in_another_process_s_hands_is_not_marked_twice(tmp_path: Path) ->
 
 
 def test_a_script_s_run_raises_where_the_signal_is_handled(tmp_path: Path) -> None:
+    def send_after_three_steps() -> None:
+        try:
+            until(lambda: any(steps_of(open_run(note.parents[1])) >= 3 for note in tmp_path.glob("2*/live/rank0.json")))
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
     before = signal.signal(signal.SIGTERM, lambda *_: None)
     try:
-        threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        threading.Thread(target=send_after_three_steps).start()
         with pytest.raises(RunInterruptedError, match="interrupted by SIGTERM at step") as raised:
             lab.train(CONFIG, runs_dir=tmp_path, progress=False)
     finally:

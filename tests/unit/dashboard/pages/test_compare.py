@@ -94,7 +94,7 @@ def train(shown: Dashboard, session: PretendSession, steps: int = 60) -> None:
 
 
 def until(shown: Dashboard, is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + 5
+    end = time.monotonic() + 30
     while not is_so():
         assert time.monotonic() < end
         look(shown)

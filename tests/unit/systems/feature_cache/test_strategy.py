@@ -314,7 +314,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(policy: str, step: int, quiet
             for policy in ("on_demand", "fixed")
             for sent in (
                 (signal.SIGKILL, r"part.* was ended by SIGKILL|part \d \(rank 0\) has exited"),
-                (signal.SIGSTOP, r"part \d \(rank 0\) was silent for 0\.\d s"),
+                (signal.SIGSTOP, r"part \d \(rank 0\) was silent for \d+\.\d s"),
             )
         ],
         keep=[1, 2],
@@ -323,12 +323,12 @@ def test_a_resumed_run_equals_an_uninterrupted_one(policy: str, step: int, quiet
 def test_a_run_whose_server_fails_ends_and_can_be_resumed(
     policy: str, sent: signal.Signals, words: str, quiet: Trained, tmp_path: Path
 ) -> None:
-    config, recorder = remote_config(policy, fetch_timeout_s=0.5), Struck(sent, 4)
+    config, recorder = remote_config(policy, fetch_timeout_s=2.0), Struck(sent, 4)
     with pytest.raises(RunFailedError, match=words):
         train_remote(config, tmp_path, recorder=recorder)
-    assert time.monotonic() - recorder.struck_s < 3.0, "half a second, and what closing takes"
+    assert time.monotonic() - recorder.struck_s < 6.0, "two seconds, and what closing takes"
     assert left() == [] and len(recorder.tables["steps"]) >= 4
-    rest = train_remote(config, tmp_path, resume=True)
+    rest = train_remote(remote_config(policy), tmp_path, resume=True)
     assert rest.losses == quiet.losses[-len(rest.losses) :] and rest.outcome.state == "finished"
     assert all(torch.equal(of, quiet.parameters[name]) for name, of in rest.parameters.items())
 

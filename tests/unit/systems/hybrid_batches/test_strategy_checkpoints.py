@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,12 @@ import torch
 from dtdg_lab.core.errors import RunFailedError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.hybrid_batches.generators import BatchMaker
+from dtdg_lab.systems.hybrid_batches.reservoir import Reservoir
 from dtdg_lab.training import loop
 from dtdg_lab.training.clock import seconds_by_phase
+from tests.following import until
 from tests.hybrid_training import (
+    PARTS,
     TOGETHER,
     drawn,
     generators_left,
@@ -32,6 +36,20 @@ from tests.thinning import thinned
 def scripted_s(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every phase of every step takes a millisecond: what is decided by times is decided again."""
     monkeypatch.setattr(loop, "seconds_by_phase", lambda intervals: dict.fromkeys(seconds_by_phase(intervals), 1e-3))
+
+
+@pytest.fixture
+def filled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first draws from reservoirs find nothing; every later one waits until there is a batch of that size."""
+    take, draws = Reservoir.take, count()
+
+    def patient(reservoir: Reservoir[Any], action: int, u: float, v: float) -> tuple[int, Any] | None:
+        if next(draws) < 2 * PARTS:
+            return None
+        until(lambda: reservoir.levels()[action].held > 0, timeout_s=30)
+        return take(reservoir, action, u, v)
+
+    monkeypatch.setattr(Reservoir, "take", patient)
 
 
 # checkpoints and repeated runs
@@ -79,6 +97,7 @@ def test_a_run_goes_on_after_any_step_as_if_nothing_had_been(settings: dict[str,
         assert all(torch.equal(of, whole.parameters[name]) for name, of in rest.parameters.items())
 
 
+@pytest.mark.usefixtures("filled")
 def test_a_run_by_clocks_and_races_repeats_from_its_records(tmp_path: Path) -> None:
     config = small_config(
         average_every_s=0.005,
@@ -101,6 +120,7 @@ def test_a_run_by_clocks_and_races_repeats_from_its_records(tmp_path: Path) -> N
     assert all(torch.equal(of, done.parameters[name]) for name, of in again.parameters.items())
 
 
+@pytest.mark.usefixtures("filled")
 @pytest.mark.parametrize(
     "changes",
     thinned(
@@ -149,7 +169,7 @@ def test_a_generator_that_fails_ends_the_run_in_words(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(BatchMaker, "make", fails)
     with pytest.raises(RunFailedError, match=r"generator of batches of part \d failed: MemoryError: no room"):
-        train_small(small_config("bvr", slow_rank=0, slow_ms=5.0), tmp_path)
+        train_small(small_config("bvr", epochs=500, slow_rank=0, slow_ms=5.0), tmp_path)
     assert generators_left() == []
 
 

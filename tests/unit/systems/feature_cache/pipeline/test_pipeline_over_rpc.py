@@ -115,7 +115,7 @@ def test_the_end_wakes_threads_whose_owner_stands_still(ended: Path) -> None:
         time.sleep(0.2)
         began = time.perf_counter()
         pipeline.close()
-        assert time.perf_counter() - began < 1.0
+        assert time.perf_counter() - began < 3.0
         assert not [thread for thread in threading.enumerate() if thread.name.startswith("features-")]
     finally:
         os.kill(ended.servers[1].pid, signal.SIGCONT)

@@ -26,7 +26,7 @@ def server(shared_server: FeatureServer) -> FeatureServer:
 
 @pytest.fixture
 def client(server: FeatureServer) -> Iterator[FeatureClient]:
-    with FeatureClient(0, server.addresses, TOKEN, F, 5.0) as client:
+    with FeatureClient(0, server.addresses, TOKEN, F, 30.0) as client:
         yield client
 
 

@@ -96,10 +96,10 @@ def test_a_reply_of_240_megabytes_comes_whole_and_others_have_their_turn_meanwhi
 
 
 def test_a_slow_link_is_not_taken_for_a_dead_owner(server: FeatureServer) -> None:
-    server.set_links(links({}, {(1, 0): 1000 * F * 4 / 1.2}))
-    with FeatureClient(0, server.addresses, TOKEN, F, 0.4) as hasty:
+    server.set_links(links({}, {(1, 0): 1000 * F * 4 / 2.5}))
+    with FeatureClient(0, server.addresses, TOKEN, F, 1.0) as hasty:
         reply = hasty.fetch({1: KEYS[1][:1000]})[1]
-    assert 1.2 <= reply.rtt_s < 3
+    assert 2.5 <= reply.rtt_s < 6
     assert np.array_equal(reply.rows, ROWS[1][:1000])
 
 
@@ -122,29 +122,31 @@ def test_a_killed_server_is_named_at_once(own: FeatureServer) -> None:
 
 
 def test_a_stopped_server_times_out(own: FeatureServer) -> None:
-    with FeatureClient(0, own.addresses, TOKEN, F, 0.5, parts_per_rank=2) as client:
+    with FeatureClient(0, own.addresses, TOKEN, F, parts_per_rank=2) as client:
         client.fetch({2: KEYS[2][:7]})
-        own._timeout_s = 0.3
+        client._timeout_s, own._timeout_s = 0.5, 0.3
         os.kill(own.pid, signal.SIGSTOP)
         begin_s = time.perf_counter()
-        with pytest.raises(RunFailedError, match=r"part 2 \(rank 1\) was silent for 0\.[5-9] s"):
+        with pytest.raises(RunFailedError, match=r"part 2 \(rank 1\) was silent for \d+\.\d s"):
             client.fetch({2: KEYS[2][:7]})
-        assert time.perf_counter() - begin_s < 2
+        assert time.perf_counter() - begin_s < 4
         own.check()
         with pytest.raises(RunFailedError, match=r"has not replied for 0\.3 s"):
             own.set_links(LinkState.clean(PARTS))
         begin_s = time.perf_counter()
         own.close()
-        assert time.perf_counter() - begin_s < 1
+        assert time.perf_counter() - begin_s < 3
 
 
 def test_a_late_reply_is_not_taken_for_the_next_request(own: FeatureServer) -> None:
-    with FeatureClient(0, own.addresses, TOKEN, F, 0.3) as client:
+    with FeatureClient(0, own.addresses, TOKEN, F) as client:
         client.fetch({1: KEYS[1][:3]})
+        patient_s, client._timeout_s = client._timeout_s, 0.3
         os.kill(own.pid, signal.SIGSTOP)
         with pytest.raises(RunFailedError, match="was silent for"):
             client.fetch({1: KEYS[1][:3]})
         os.kill(own.pid, signal.SIGCONT)
+        client._timeout_s = patient_s
         time.sleep(0.2)
         replies = client.fetch({1: KEYS[1][3:6], 2: KEYS[2][:2]})
         assert np.array_equal(replies[1].rows, ROWS[1][3:6])
@@ -214,7 +216,7 @@ def test_close_wakes_a_waiting_thread(own: FeatureServer) -> None:
     own.close()
     own.close()
     client.close()
-    assert time.perf_counter() - begin_s < 1
+    assert time.perf_counter() - begin_s < 3
     assert ended == ["the client of part 0 was closed during requests to parts [1]."]
     with pytest.raises(RunFailedError, match="are closed"):
         client.fetch({1: KEYS[1][:3]})

@@ -82,12 +82,12 @@ def check_shift(client: FeatureClient, server: FeatureServer, slow: LinkState, r
 
 
 def test_concurrent_requests_take_the_time_of_the_slower_owner(client: FeatureClient, server: FeatureServer) -> None:
-    server.set_links(links({(1, 0): 0.08, (2, 0): 0.06}))
-    assert 0.08 <= taken_s(client, [1, 2], calls=5)[0] < 0.11  # the sum is 0.14
+    server.set_links(links({(1, 0): 0.4, (2, 0): 0.3}))
+    assert 0.4 <= taken_s(client, [1, 2], calls=3)[0] < 0.6  # the sum is 0.7
 
 
 def test_a_slow_link_delays_no_other_requester(client: FeatureClient, server: FeatureServer) -> None:
-    server.set_links(links({(1, 0): 1.0}, {(1, 0): 1e5}))
+    server.set_links(links({(1, 0): 4.0}, {(1, 0): 1e5}))
     asking = threading.Thread(target=client.fetch, args=({1: KEYS[1][:100]},))
     asking.start()
     with FeatureClient(2, server.addresses, TOKEN, F) as other:
@@ -100,7 +100,7 @@ def test_a_slow_link_delays_no_other_requester(client: FeatureClient, server: Fe
 
 def test_replies_of_one_link_share_its_rate(server: FeatureServer) -> None:
     nbytes, taken = 500 * F * 4, []
-    server.set_links(links({}, {(1, 0): nbytes / 0.1}))  # 0.1 s a reply
+    server.set_links(links({}, {(1, 0): nbytes / 0.3}))  # 0.3 s a reply
     begin_s = time.perf_counter()
 
     def ask() -> None:
@@ -113,8 +113,8 @@ def test_replies_of_one_link_share_its_rate(server: FeatureServer) -> None:
         thread.start()
     for thread in threads:
         thread.join(10)
-    assert max(taken) > 0.29
-    assert min(taken) < 0.25
+    assert max(taken) > 0.89
+    assert min(taken) < 0.8
 
 
 def test_links_change_under_replies_that_are_on_them(client: FeatureClient, server: FeatureServer) -> None:
@@ -148,7 +148,7 @@ def test_closing_does_not_wait_for_an_order_that_is_not_answered(own: FeatureSer
     time.sleep(0.1)
     begin_s = time.perf_counter()
     own.close()
-    assert time.perf_counter() - begin_s < 1
+    assert time.perf_counter() - begin_s < 3
     ordering.join(5)
     assert described == ["the feature server of part(s) [0, 1, 2] was closed."]
 

@@ -519,6 +519,8 @@ def _reproduce(parsed: argparse.Namespace) -> int:
     if measures:
         if parsed.device != "cpu":
             choose_devices(parsed.device, [report_devices()])  # raises here in place of once for each cell
+        for ending in (signal.SIGTERM, signal.SIGHUP):  # so that engines end, too: they would disturb the next start
+            signal.signal(ending, lambda number, _: sys.exit(128 + number))
         run_experiments(works, hours=parsed.hours, say=lambda line: print(line, flush=True))
     print(format_verdicts(experiments, parsed.device))
     return 0

@@ -1,8 +1,11 @@
 import fcntl
+import signal
 import subprocess
+import sys
 
 import pytest
 
+from dtdg_lab.cluster.session_files import list_sessions
 from dtdg_lab.core.errors import ClusterError, ConfigError
 from dtdg_lab.reproduction import runner, timing_lock
 from dtdg_lab.reproduction.experiment import read_experiment
@@ -80,6 +83,18 @@ def folder(tmp_path, monkeypatch):
     return paper
 
 
+KILLED = """
+import sys
+from pathlib import Path
+from dtdg_lab.__main__ import main
+from dtdg_lab.reproduction import runner, timing_lock
+
+runner.clean_commit = lambda: "0123456789ab"
+timing_lock.FILE = Path("lock")
+raise SystemExit(main(["reproduce", "--all", "--folder", "reproduce"]))
+"""
+
+
 def works_of(folder, *names):
     return list_work([read_experiment(folder / f"{name}.toml") for name in names])
 
@@ -96,6 +111,19 @@ def test_trainings_leave_a_row_of_every_seed(folder):
     assert all(row.curve[-1][0] == pytest.approx(row.values["total_time_s"], rel=1e-4) for row in rows)
     assert judge(work.experiment, rows)[0].seeds == 2
     assert works_of(folder, "table1")[0].missing == ()
+
+
+def test_engines_end_with_a_terminated_runner(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("DTDG_LAB_STATE", str(tmp_path / "state"))
+    (folder / "table2.toml").unlink()
+    (folder / "table1.toml").write_text(TRAINING.replace('"single"', '"esdg"').replace("threads = 1", "ranks = 2"))
+    command = [sys.executable, "-u", "-c", KILLED]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        next(line for line in process.stdout if "system psg" in line)
+        assert len(list_sessions()) == 1
+        process.terminate()
+        assert process.wait(60) == 128 + signal.SIGTERM
+    assert list_sessions() == []
 
 
 def test_a_killed_runner_goes_on_with_the_next_cell(folder):

@@ -444,3 +444,17 @@ def test_a_failure_of_the_preparing_thread_ends_the_step_that_needs_it(
     with pytest.raises(DataError, match="cannot be read"):
         _train(_config(), tmp_path)
     assert not _loader_threads()
+
+
+def test_the_plan_of_a_million_epochs_takes_no_longer_than_that_of_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = Counter[int]()
+    epoch_of = DecayedWindowStrategy.epoch
+
+    def counted(strategy: DecayedWindowStrategy, epoch: int) -> Sequence[Any]:
+        planned[epoch] += 1
+        return epoch_of(strategy, epoch)
+
+    monkeypatch.setattr(DecayedWindowStrategy, "epoch", counted)
+    trainer = build(_config(epochs=1_000_000), _graph(), SoloGroup())
+    assert trainer.strategy.plan_events()
+    assert planned.total() <= windows.COUNTED_EPOCHS

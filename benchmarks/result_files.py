@@ -248,9 +248,14 @@ def command() -> str:
 
 
 def commit() -> str:
-    """The commit that ran, with ``-dirty`` where files differ from it."""
-    git = ["git", "-C", str(FOLDER.parent), "describe", "--always", "--dirty", "--exclude=*"]
-    return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    """The commit that ran, with ``-dirty`` where files differ from it, apart from results, which do not run."""
+    git = ["git", "-C", str(FOLDER.parent)]
+    name = [*git, "describe", "--always", "--exclude=*"]
+    changes = [*git, "status", "--porcelain", "--untracked-files=no", "--", ":/", ":!results"]
+    said, differs = (
+        subprocess.run(words, capture_output=True, text=True, check=True).stdout for words in (name, changes)
+    )
+    return said.strip() + "-dirty" * bool(differs)
 
 
 def as_row(found: Mapping[str, Any]) -> dict[str, Any]:

@@ -250,12 +250,12 @@ def command() -> str:
 def commit() -> str:
     """The commit that ran, with ``-dirty`` where files differ from it, apart from results, which do not run."""
     git = ["git", "-C", str(FOLDER.parent)]
-    name = [*git, "describe", "--always", "--exclude=*"]
-    changes = [*git, "status", "--porcelain", "--untracked-files=no", "--", ":/", ":!results"]
-    said, differs = (
-        subprocess.run(words, capture_output=True, text=True, check=True).stdout for words in (name, changes)
+    describe = [*git, "describe", "--always", "--exclude=*"]
+    status = [*git, "status", "--porcelain", "--untracked-files=no", "--", ":/", ":!results"]
+    name, changes = (
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout for command in (describe, status)
     )
-    return said.strip() + "-dirty" * bool(differs)
+    return name.strip() + "-dirty" * bool(changes)
 
 
 def as_row(found: Mapping[str, Any]) -> dict[str, Any]:

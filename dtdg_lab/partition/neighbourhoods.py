@@ -140,7 +140,7 @@ def _check_directions(directions: Sequence[str]) -> None:
 def _common_nodes(snapshots: Sequence[Snapshot]) -> int:
     """Return the number of nodes of all snapshots; raise if they differ, or there are none."""
     if not snapshots:
-        raise PlanError("the union needs at least one snapshot, but there is none.")
+        raise PlanError("neighbourhoods need at least one snapshot, but there is none. Give the snapshots of a graph.")
     counts = {snapshot.num_nodes for snapshot in snapshots}
     if len(counts) > 1:
         raise PlanError(f"snapshots have {sorted(counts)} nodes, but all must have the same number.")

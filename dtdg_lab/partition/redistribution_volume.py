@@ -247,14 +247,14 @@ def pulled_by_groups(
     owner = np.concatenate([np.full(len(blocks.rows(rank)), rank, np.int32) for rank in range(size)])
     for group in range(blocks.groups):
         shares = [blocks.own(block, group * size) for block in range(blocks.blocks)]
-        own = [snapshots[t] for share in shares for t in share]
-        again = len(own) - len(shares[-1]) if rerun else 0
-        times = partial(times_sent, snapshots=len(own), rerun_before=again, reuse=reuse)
-        of_group = pulled_volume(own, Partition(owner, size), pulls, times)
+        of_group = [snapshots[t] for share in shares for t in share]
+        again = len(of_group) - len(shares[-1]) if rerun else 0
+        times = partial(times_sent, snapshots=len(of_group), rerun_before=again, reuse=reuse)
+        volume = pulled_volume(of_group, Partition(owner, size), pulls, times)
         ranks = slice(group * size, (group + 1) * size)
         for pass_name in PASSES:
-            rows[pass_name][:, ranks, ranks] += of_group.rows[pass_name]
-            numbers[pass_name][:, ranks, ranks] += of_group.numbers[pass_name]
+            rows[pass_name][:, ranks, ranks] += volume.rows[pass_name]
+            numbers[pass_name][:, ranks, ranks] += volume.numbers[pass_name]
     return Volume(rows, numbers)
 
 

@@ -162,9 +162,9 @@ def _groups(owner: NDArray[np.int32], order: NDArray[Any], parts: int) -> NDArra
     """Return the group of each node, (N,): each part's nodes in this order, cut into equal groups."""
     nodes = order[stable_order(owner[order])]
     part, size = owner[nodes], np.bincount(owner, minlength=parts)
-    place = np.arange(len(nodes)) - (np.cumsum(size) - size)[part]
+    position = np.arange(len(nodes)) - (np.cumsum(size) - size)[part]
     groups = np.empty(len(owner), np.int32)
-    groups[nodes] = place * np.minimum(GROUPS, size)[part] // size[part]
+    groups[nodes] = position * np.minimum(GROUPS, size)[part] // size[part]
     return groups
 
 

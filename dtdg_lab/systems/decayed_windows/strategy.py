@@ -40,7 +40,7 @@ from dtdg_lab.systems.decayed_windows.workload import RowMemory, largest_piece, 
 from dtdg_lab.training.memory import peak_bytes
 from dtdg_lab.training.partition import partition_event
 
-COUNTED_EPOCHS = 200  # each epoch cuts the training split elsewhere; the mean step of more is the same
+COUNTED_EPOCHS = 200  # each epoch cuts the training split at random; the mean step of more hardly differs
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,3 +91,22 @@ def test_every_benchmark_takes_a_device_or_says_why_not(script: str, capsys: pyt
         assert arguments(["--device", "cuda"]).device == "cuda"
     except SystemExit:
         assert "measures on the CPU only" in capsys.readouterr().err
+
+
+def test_a_checkout_is_dirty_by_changed_code_and_not_by_changed_results(
+    results: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "benchmarks" / "results"
+    folder.mkdir(parents=True)
+    code, rows = tmp_path / "code.py", folder / "rows.json"
+    for file in (code, rows):
+        file.write_text("1")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "Begin"]):
+        subprocess.run([*git, *command], check=True)
+    monkeypatch.setattr(results, "FOLDER", folder)
+    name = results.commit()
+    rows.write_text("2")
+    assert results.commit() == name
+    code.write_text("2")
+    assert results.commit() == f"{name}-dirty"

@@ -23,7 +23,7 @@ def test_what_does_not_fit():
         hop_distance([snapshot_of([])], np.array([0]), 127)
     with pytest.raises(PlanError, match=r"directions=\(\)"):
         hop_distance([snapshot_of([])], np.array([0]), 1, ())
-    with pytest.raises(PlanError, match="the union needs at least one snapshot"):
+    with pytest.raises(PlanError, match="neighbourhoods need at least one snapshot"):
         union_of([])
     with pytest.raises(PlanError, match=r"snapshots have \[5, 6\] nodes"):
         union_of([snapshot_of([], 5), snapshot_of([], 6)])

@@ -42,9 +42,9 @@ def test_memory_of_a_volume_does_not_grow_with_the_snapshots():
     def peak_bytes(snapshots: int) -> int:
         tracemalloc.start()
         volume = between_parts([ring] * snapshots, owner, [Pull(0, "in", 3, True)])
-        taken = tracemalloc.get_traced_memory()[1]
+        peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert volume.total == 2 * 3 * nodes * snapshots
-        return taken
+        return peak
 
     assert peak_bytes(200) < 1.1 * peak_bytes(20)

@@ -5,7 +5,7 @@
 ``make bench`` runs it, each benchmark for five minutes at most. A row is compared with the one of its case in
 ``benchmarks/results/quick``, which ``--keep`` writes, or with ``--full`` in ``benchmarks/results``: whole benchmarks
 have larger graphs. A row gets a mark if its median fell by more than 15 % and everything measured now lies beyond
-everything stored; the exit code stays 0, since machines and their load differ. Where a case has ratios, only these are
+everything stored. A time measured once has no interval, and so no mark; a number of bytes needs none. The exit code stays 0, since machines and their load differ. Where a case has ratios, only these are
 compared. Results of another machine, or of this one when a loop in Python took 15 % more or less time before the
 benchmark, are compared by ratios alone.
 """
@@ -49,6 +49,7 @@ RATIOS: dict[str, bool | dict[str, bool]] = {
     "ratios": {"kernels rows": True, "kernels shared": False},
     "reached": True,
 }
+COUNTED_UNITS = {"bytes", "control points"}  # do not depend on the load of the machine
 LOWER_UNITS = {"s", "ms", "ns", "J", "bytes", "control points", "% of a step"}
 
 
@@ -119,8 +120,14 @@ def compare(
             worse = None if change is None else (-change if senses[what] else change)
             about = f"{of['commit']} {of['date']}{other}" if stored is not None else ""
             lower, higher = (of_now, of_stored) if senses[what] else (of_stored, of_now)
-            apart = bool(of_stored) and _end(lower, "max") < _end(higher, "min")
+            is_known = all(_is_counted_or_repeated(values) for values in (of_now, of_stored))
+            apart = is_known and _end(lower, "max") < _end(higher, "min")
             yield Compared(where, case, what, now, stored, worse, apart, about)
+
+
+def _is_counted_or_repeated(values: Mapping[str, Any]) -> bool:
+    """Whether a difference between medians can be told from noise; False for nothing stored."""
+    return values.get("unit") in COUNTED_UNITS or values.get("min") != values.get("max")
 
 
 def _end(values: Mapping[str, float], end: str) -> float:

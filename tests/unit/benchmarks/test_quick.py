@@ -36,6 +36,8 @@ def spread(least: float, median: float, most: float, **unit: str) -> dict[str, A
         ("ratio", spread(5.0, 6.0, 7.0), spread(7.7, 9.0, 9.9), False),  # better
         ("epoch_s", spread(1.0, 1.1, 1.2, unit="s"), spread(1.3, 1.4, 1.5, unit="s"), True),
         ("epoch_s", spread(1.0, 1.1, 1.4, unit="s"), spread(1.3, 1.4, 1.5, unit="s"), False),
+        ("epoch_s", spread(1.0, 1.0, 1.0, unit="s"), spread(1.3, 1.4, 1.5, unit="s"), False),  # measured once
+        ("epoch_s", spread(1.0, 1.1, 1.2, unit="s"), {"median": 1.4, "unit": "s"}, False),
         ("held_bytes", {"median": 100, "unit": "bytes"}, {"median": 120, "unit": "bytes"}, True),
     ],
 )

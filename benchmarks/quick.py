@@ -5,9 +5,10 @@
 ``make bench`` runs it, each benchmark for five minutes at most. A row is compared with the one of its case in
 ``benchmarks/results/quick``, which ``--keep`` writes, or with ``--full`` in ``benchmarks/results``: whole benchmarks
 have larger graphs. A row gets a mark if its median fell by more than 15 % and everything measured now lies beyond
-everything stored. A time measured once has no interval, and so no mark; a number of bytes needs none. The exit code stays 0, since machines and their load differ. Where a case has ratios, only these are
-compared. Results of another machine, or of this one when a loop in Python took 15 % more or less time before the
-benchmark, are compared by ratios alone.
+everything stored. A time measured once has no interval, and so no mark; a number of bytes needs none. The exit code
+stays 0, since machines and their load differ. Where a case has ratios, only these are compared. Results of another
+machine, or of this one when a loop in Python took 15 % more or less time before the benchmark, are compared by ratios
+alone.
 """
 
 from __future__ import annotations

@@ -98,7 +98,9 @@ def write_rows(file: Path, rows: Sequence[MeasuredRow]) -> None:
     lines = []
     for row in rows:
         content = {
-            name: value for name, value in asdict(row).items() if value not in ((), "", None) or name == "values"
+            name: value
+            for name, value in asdict(row).items()
+            if value not in ((), "", None) or name in ("values", "rules")
         }
         origin = {name: content.pop(name) for name in ("commit", "date", "device", "machine", "rules")}
         if origin not in origins:

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -27,6 +28,12 @@ def test_rows_are_read_as_they_were_written(tmp_path):
         write_rows(file, [ROW])
     assert read_rows(file) == [ROW]
     assert len(json.loads(file.read_text())["origins"]) == 1
+
+
+def test_a_row_of_an_experiment_that_only_ranks_has_no_rules(tmp_path):
+    row = replace(ROW, rules=())
+    write_rows(tmp_path / "which.json", [row])
+    assert read_rows(tmp_path / "which.json") == [row]
 
 
 def test_a_missing_file_has_no_rows_and_a_damaged_one_is_refused(tmp_path):

@@ -41,8 +41,9 @@ def calibrate_here(
     """Measure fetches, and steps of short runs under several windows and conditions, and fit cost constants to them.
 
     With clean links every window has a run, under other conditions only one window. A run is long enough for two
-    windows and their rebuilds; its first steps do not count. Measurements are stored in ``folder``, in the format that
-    :func:`dtdg_lab.calibration.calibrate` reads; ``calibration.json`` says what was measured, when, and where.
+    windows and their rebuilds; its first steps do not count, nor do those after its last rebuild. Measurements are
+    stored in ``folder``, in the format that :func:`dtdg_lab.calibration.calibrate` reads; ``calibration.json`` says
+    what was measured, when, and where.
 
     Args:
         config: config of a system that fetches features; its policy, window, links and epochs are replaced.

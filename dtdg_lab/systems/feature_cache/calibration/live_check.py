@@ -35,7 +35,7 @@ class LiveDecision:
         part: the deciding part.
         step: first step after the interval.
         window: W of the cache that served most of its steps.
-        measured_ms, predicted_ms: median milliseconds of its steps.
+        measured_ms, predicted_ms: mean milliseconds of its steps, with those that a rebuild delays.
         reward: recorded reward of the decision that is judged by the interval.
         simulated_reward: the same reward of the predicted steps.
     """
@@ -107,8 +107,8 @@ class LiveCheck:
 def check_live(run: StoredRun, calibration: Calibration, *, dataset: str | None = None) -> LiveCheck:
     """Compare a run's steps and rewards with those that a calibration predicts for the same decisions and links.
 
-    The rewards of both are those of equation 5, relative to the median step of the first two epochs. The joules of the
-    simulated one count where the run's did.
+    The rewards of both are those of equation 5, relative to the mean clean step: a run's after the pipeline was filled,
+    in versions before December 2026 the median. The joules of the simulated one count where the run's did.
 
     Args:
         run: run of a system whose cache policy decides.
@@ -222,7 +222,7 @@ class _Replay:
     def decisions(self, part: int, rows: pd.DataFrame) -> list[LiveDecision]:
         """Return the intervals before the rewarded decisions of a part, given all of its decisions."""
         choices, joules, decisions, previous = CacheActions(self.actions.shape[1]), self.joules[:, part], [], -1
-        base_s = float(np.median(self.seconds[self.warm]))
+        base_s = float(self.seconds[self.warm].mean())
         base_w = float(joules[self.warm].sum() / self.seconds[self.warm].sum())
         moved = rows["biased"].ne(rows["biased"].shift(fill_value=-1))
         for (_, row), is_changed in zip(rows.iterrows(), moved.shift(fill_value=False), strict=True):
@@ -230,7 +230,7 @@ class _Replay:
             previous = int(row["step"])
             if not within.any() or pd.isna(row["reward"]):
                 continue
-            ratio = float(np.median(self.seconds[within])) / base_s
+            ratio = float(self.seconds[within].mean()) / base_s
             if isinstance(row["energy_source"], str):
                 ratio *= float(joules[within].sum() / self.seconds[within].sum()) / base_w
             served = [choices.window(action) for action in self.actions[within, part].tolist()]
@@ -239,8 +239,8 @@ class _Replay:
                     part=part,
                     step=previous,
                     window=max(set(served), key=served.count),
-                    measured_ms=1e3 * float(np.median(self.measured_s[within])),
-                    predicted_ms=1e3 * float(np.median(self.seconds[within])),
+                    measured_ms=1e3 * float(self.measured_s[within].mean()),
+                    predicted_ms=1e3 * float(self.seconds[within].mean()),
                     reward=float(row["reward"]),
                     simulated_reward=-ratio - CHANGE * bool(is_changed),
                 )

@@ -133,11 +133,20 @@ class CalibrationPlan:
         self._config, self._rows, self._repeats, self._steps, self._name = config, rows, repeats, steps, name
 
     def configs(self, first: StoredRun, warm_ups: int) -> list[RunConfig]:
-        """Return the config of each cell's run, with additional warm-up steps."""
+        """Return the config of each cell's run: with steps before the measured ones, and after them.
+
+        When the last but one window begins, the last cache is built, and all batches are sampled: steps after it are
+        cheaper.
+        """
         self._facts = next(event["data"] for event in reversed(first.events) if event["kind"] == "features")
-        steps = [warm_ups + max(self._steps, 2 * window) for _, window in self.cells]
+        after = [max(2 * window + self._config["queue_depth"], warm_ups) for _, window in self.cells]
+        steps = [warm_ups + self._counted(window) + cheap for (_, window), cheap in zip(self.cells, after, strict=True)]
         epochs = [math.ceil(many / self._facts["steps_per_epoch"]) for many in steps]
         return [cell_config(self._config, *cell) for cell in zip(self.cells, epochs, strict=True)]
+
+    def _counted(self, window: int) -> int:
+        """Return the number of measured steps: those of whole windows, so that each has its share of a rebuild."""
+        return window * max(math.ceil(self._steps / window), 2)
 
     def study(
         self,
@@ -150,7 +159,7 @@ class CalibrationPlan:
 
         Args:
             folder: folder of the files; files of an earlier study are replaced.
-            seconds: of the steps of each cell's run.
+            seconds: of the steps of each cell's run after its warm-up; those of whole windows count.
             power: watts of all runs; empty if unknown on this machine.
             environment: the machine, for ``calibration.json``.
         """
@@ -158,7 +167,9 @@ class CalibrationPlan:
         steps = [
             row
             for (condition, window), measured in zip(self.cells, seconds, strict=True)
-            for row in cells_of([(window, step_s) for step_s in measured], name, condition=condition)
+            for row in cells_of(
+                [(window, step_s) for step_s in measured[: self._counted(window)]], name, condition=condition
+            )
         ]
         fetches = []
         for condition in dict.fromkeys(condition for condition, _ in self.cells if condition.startswith(_FETCHED)):

@@ -110,6 +110,16 @@ def test_a_bad_cell_does_not_change_the_fit(cells):
     np.testing.assert_allclose(predicted_ms(with_it, asked), predicted_ms(without, asked), rtol=0.06)
 
 
+def test_a_machine_that_hides_nearly_all_fetches_is_fitted_too():
+    """From the start of a cluster's constants the fit ended where delays of 20 ms cost 56 ms a step; they cost none."""
+    clean = [("clean", window, ms) for window, ms in ((1, 48.2), (4, 41.9), (16, 38.0), (64, 27.5))]
+    slow = [("c1_200mbit", 16, 31.3), ("c1_50mbit", 16, 98.0), ("c4_10ms", 16, 33.8), ("c4_20ms", 16, 35.9)]
+    measured = [StepCell("here", *cell) for cell in clean + slow]  # of four parts in one process on two cores
+    model = fit_steps({"here": measured})["here"]
+    assert off(model, measured).mean() < 20
+    assert model.step_ms(16, np.inf, 20.0) < 1.1 * model.step_ms(16)
+
+
 def test_a_known_model_is_found_again():
     true = StepTimeModel(100.0, 12.0, 90.0, 300.0, 0.1, 9.0, 4000.0)
     draw = np.random.default_rng(5)

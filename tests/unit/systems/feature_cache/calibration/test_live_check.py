@@ -44,13 +44,13 @@ def pretend_run(slower: float = 1.0, *, energy_source: str | None = None) -> Any
                 {"part": part, "step": boundary, "action": decided, "biased": -1 if biased is None else 1 - part}
             )
     rows = pd.DataFrame(decisions)
-    previous, base_s = -1, float(np.median(seconds[: 2 * EPOCH_STEPS]))
+    previous, base_s = -1, float(seconds[: 2 * EPOCH_STEPS].mean())
     rewards = []
     for step in rows["step"]:
         previous = -1 if step == 3 else previous
         within = (steps > previous) & (steps <= step)
         changed = step == FIRSTS[3] - 1  # after the first biased decision
-        rewards.append(np.nan if step == 3 else -float(np.median(seconds[within])) / base_s - CHANGE * changed)
+        rewards.append(np.nan if step == 3 else -float(seconds[within].mean()) / base_s - CHANGE * changed)
         previous = step
     tables = {
         "cache_decisions": rows.assign(reward=rewards, energy_source=energy_source),

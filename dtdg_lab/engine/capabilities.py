@@ -44,12 +44,14 @@ class StepOutcome:
     """Measurements of a finished step.
 
     Attributes:
+        step: its number.
         seconds: duration of the whole step.
         communicate_s: duration of the exchange of gradients, without waiting.
         readings: energy of this rank's devices that became known in the step; empty unless the strategy reads energy.
         rows: rows that the strategy recorded in the step, by table.
     """
 
+    step: int
     seconds: float
     communicate_s: float
     readings: tuple[Reading, ...]

@@ -189,7 +189,7 @@ class StepRecorder:
         self.newest = RecordedStep(position.step, loss, total_s)
         if isinstance(strategy, ObservesSteps):
             readings = self._resource_monitor.readings() if strategy.reads_energy else ()
-            strategy.on_step_end(StepOutcome(total_s, times.communicate_s, readings, rows))
+            strategy.on_step_end(StepOutcome(position.step, total_s, times.communicate_s, readings, rows))
 
     def check(self) -> None:
         """Raise the error of an earlier write, if there was one."""

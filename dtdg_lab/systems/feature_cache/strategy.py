@@ -50,7 +50,7 @@ from dtdg_lab.systems.feature_cache.pipeline.cache import check_cache_memory
 from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
 from dtdg_lab.systems.feature_cache.pipeline.feature_pipeline import FeaturePipeline
 from dtdg_lab.systems.feature_cache.pipeline.fetching import OwnerReply
-from dtdg_lab.systems.feature_cache.pipeline.observations import FetchRow
+from dtdg_lab.systems.feature_cache.pipeline.observations import FetchRow, StepTime
 from dtdg_lab.systems.feature_cache.pipeline.resolving import Resolved
 from dtdg_lab.systems.feature_cache.policies.builders import PathAndPolicy, PathSettings
 from dtdg_lab.systems.feature_cache.policies.control import CacheControl
@@ -263,8 +263,12 @@ class RemoteFeatureStrategy(Strategy, Reconfigurable, ObservesSteps, ServesFeatu
 
     def on_step_end(self, outcome: StepOutcome) -> None:
         """Report the time and energy of a step to the parts' policies."""
+        starts = any(
+            part.pipeline.is_starting(outcome.step) for part in self.parts
+        )  # parts share the rank's processors
+        time = StepTime(outcome.seconds, outcome.readings, step=outcome.step, starts=starts)
         for part in self.parts:
-            part.pipeline.stepped(outcome.seconds, outcome.readings)
+            part.pipeline.stepped(time)
 
     @property
     def reads_energy(self) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.energy.readers import Reading
 from dtdg_lab.systems.feature_cache.pipeline.cache import FeatureCache, check_cache_memory
 from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
 from dtdg_lab.systems.feature_cache.pipeline.fetching import Fetcher, OwnerReply
@@ -112,9 +111,14 @@ class FeaturePipeline:
         if self._stages is not None:
             self._stages.apply_settings(path)
 
-    def stepped(self, seconds: float, readings: tuple[Reading, ...] = ()) -> None:
-        """Report the end of a training step and the energy that became known in it, for policies."""
-        self._recorder.stepped(StepTime(seconds, readings))
+    def is_starting(self, step: int) -> bool:
+        """Return True for a step whose training shared its processors with filling the pipeline for the first time."""
+        settled_from = None if self._stages is None else self._stages.settled_from
+        return settled_from is None or step < settled_from
+
+    def stepped(self, time: StepTime) -> None:
+        """Report a training step that ended, for policies."""
+        self._recorder.stepped(time)
 
     def take_rows(self) -> Rows:
         """Return new rows of ``resolved``, ``fetches`` and ``windows``, without the columns step and epoch."""

@@ -40,10 +40,19 @@ class FetchTime:
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """One step of training: its seconds, and the readings of energy that arrived in it."""
+    """One step of training.
+
+    Attributes:
+        seconds: its duration.
+        readings: energy that became known in it.
+        step: its number.
+        starts: True until the pipeline has been filled for the first time: till then it takes processors from training.
+    """
 
     seconds: float
-    readings: tuple[Reading, ...] = ()
+    readings: tuple[Reading, ...]
+    step: int
+    starts: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +72,7 @@ class Boundary:
         resolve_s: total seconds of resolving them.
         fetches: RPCs, for batches and for caches.
         rebuild_s: seconds of building the cache that was just swapped in.
+        decision_cpu_s: processor seconds of the last decision.
         late_steps: delay of its swap in steps.
         stepped: training steps that ended.
         lookahead: the sampled batches from ``step`` on.
@@ -84,6 +94,7 @@ class Boundary:
     resolve_s: float
     fetches: tuple[FetchTime, ...]
     rebuild_s: float
+    decision_cpu_s: float
     late_steps: int
     stepped: tuple[StepTime, ...]
     lookahead: Lookahead

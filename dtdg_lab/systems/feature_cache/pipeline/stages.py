@@ -58,6 +58,10 @@ class Stages:
         first: first step.
         epochs: lengths of epochs.
         recorder: receives the records.
+
+    Attributes:
+        settled_from: the first step that training requests after the pipeline was filled for the first time: two caches
+            are built, and all batches are sampled that windows and policies look at; None before.
     """
 
     def __init__(self, job: PathJob, path: FeaturePath, first: int, epochs: Epochs, recorder: FeatureRecorder) -> None:
@@ -70,6 +74,9 @@ class Stages:
         self._ahead = SampledAhead(job.sample, job.part, job.own_rows.space, first=first, changed=self._changed)
         self._built_until = 0  # steps before it are sampled for the cache being built
         self._late_steps = 0
+        self._decision_cpu_s = 0.0  # of the last decision
+        self._has_second = False  # the second cache is built
+        self.settled_from: int | None = None
         self._waits_for_first = path.caches
         self._asked_at: float | None = None  # since when training is waiting
         self._exposed_s = 0.0
@@ -118,7 +125,7 @@ class Stages:
             previous, self._path = self._path, path
             self._waits_for_first &= path.caches
             if not path.same_windows(previous):
-                self._built_until = 0
+                self._built_until, self._has_second, self.settled_from = 0, False, None
                 self._schedule.begin(self._position, path, first=self._waits_for_first)
             self._run_threads()
             self._changed.notify_all()
@@ -201,7 +208,7 @@ class Stages:
     def _sampling(self) -> None:
         while True:
             with self._changed:
-                step = self._wait_for(lambda: self._ahead.next_step(self._sample_until(), self._store_ahead()))
+                step = self._wait_for(self._next_to_sample)
                 limit, near = self._path.ahead_bytes, self._store_ahead()
             self._ahead.sample(step, limit, near)
 
@@ -239,6 +246,7 @@ class Stages:
                 self._recorder.fetched(replies, "bulk", built.plan.first)
                 del replies  # their rows are copied
                 with self._changed:
+                    self._has_second |= self._schedule.serving is not None
                     self._schedule.offer(order, built)
                     self._changed.notify_all()
 
@@ -254,7 +262,9 @@ class Stages:
         if order.decided and self._job.decide is not None and self._job.parts > 1:
             if not order.early:
                 self._ahead_of_decision(order, path, serving, is_obsolete)
-            decision = self._job.decide(self._boundary(order, path, serving))
+            boundary, began_s = self._boundary(order, path, serving), time.thread_time()
+            decision = self._job.decide(boundary)
+            self._decision_cpu_s = time.thread_time() - began_s
             if order.early and decision is None:
                 raise Halted  # the previous decision is kept
         with self._changed:
@@ -318,6 +328,7 @@ class Stages:
             previous=previous,
             **counts,
             rebuild_s=0.0 if serving is None else serving.rebuild_s,
+            decision_cpu_s=self._decision_cpu_s,
             late_steps=self._late_steps,
             lookahead=lookahead,
             now=current_step,
@@ -354,6 +365,12 @@ class Stages:
         if self._path.caches:
             until = max(until, self._built_until, self._schedule.ends + self._path.ahead)
         return until if self._epochs.stop is None else min(until, self._epochs.stop)
+
+    def _next_to_sample(self) -> int | None:
+        step = self._ahead.next_step(self._sample_until(), self._store_ahead())
+        if step is None and self._has_second and self.settled_from is None:
+            self.settled_from = self._next_training_step
+        return step
 
     def _store_ahead(self) -> int:
         """Return the number of next steps whose whole batches should be stored."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,7 +80,9 @@ class CacheControl:
         self._forecast = LiveForecast(self._actions, row_bytes=row_bytes)
         self._lock, self._rows = threading.Lock(), list[CacheDecisionRow]()
         self._watches, self._look_again, self._changes = False, -1, deque[int](maxlen=CHANGES_WITHIN)
-        self._clean_s: list[float] = []
+        self._clean_s: list[float] = []  # of steps on clean links; of the run's first steps until there are others
+        self._is_starting = True
+        self._since_s: list[float] = []  # of the steps since the last decision
         self._energy = StepEnergy()
         self._last: CacheDecision | None = None
         self._was_biased: int | None = None
@@ -118,7 +121,7 @@ class CacheControl:
         if policy is None:
             raise PlanError("no cache policy is set. Set CacheControl.policy before a window is decided.")
         delays_s = self._delays(boundary)
-        step_s = self._step_s(boundary)
+        step_s = self._add_steps(boundary)
         view = self._view(boundary, delays_s, step_s)
         if not boundary.early:
             decision = policy.decide(view)
@@ -146,6 +149,7 @@ class CacheControl:
             early=boundary.early,
             energy_source=self._energy.source,
         )
+        self._since_s = []
         with self._lock:
             self._rows.append(row)
         self._last, self._was_biased = decision, self._actions.biased(boundary.previous)
@@ -157,18 +161,20 @@ class CacheControl:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the times of clean links and steps, as lists and numbers."""
-        clean_s = float(np.median(self._clean_s)) if self._clean_s else None
         return {
             "estimator": self._estimator.state_dict(),
-            "clean": [clean_s],
+            "clean_steps": list(self._clean_s),
+            "clean_steps_start": self._is_starting,
             "clean_w": self._energy.state_dict(),
         }
 
     def load_state_dict(self, data: Mapping[str, Any]) -> None:
         """Restore a state dict of :meth:`state_dict`."""
         self._estimator.load_state_dict(data["estimator"])
-        clean_s, *_ = data["clean"]  # older checkpoints have joules after it, without their reader
-        self._clean_s = [] if clean_s is None else [float(clean_s)]
+        # older checkpoints have the median under "clean", with joules after it
+        steps = data["clean_steps"] if "clean_steps" in data else data["clean"][:1]
+        self._clean_s = [float(seconds) for seconds in steps if seconds is not None]
+        self._is_starting = bool(data.get("clean_steps_start", not self._clean_s))
         self._energy.load_state_dict(data.get("clean_w", {}))
 
     def take_rows(self) -> list[CacheDecisionRow]:
@@ -206,19 +212,30 @@ class CacheControl:
             self._forecast.observe(boundary, known_counts)
             return self._estimator.delays_s()
 
-    def _step_s(self, boundary: Boundary) -> float:
-        """Return median seconds of the steps since the last boundary, or else of all clean steps; add their energy."""
-        warm = boundary.step < WARM_EPOCHS * self._epoch_steps
+    def _add_steps(self, boundary: Boundary) -> float:
+        """Add a boundary's steps and energy; return the mean seconds of the steps since the last decision.
+
+        If there are none, those of clean steps. A rebuild delays a few steps of a window: the median would not show it,
+        and the simulator's steps have it.
+        """
+        warm_until = WARM_EPOCHS * self._epoch_steps
+        warm = boundary.step < warm_until
         seconds = [step.seconds for step in boundary.stepped]
-        if warm or not self._clean_s:
+        clean = [step.seconds for step in boundary.stepped if step.step < warm_until and not step.starts]
+        if self._is_starting and not clean and (warm or not self._clean_s):
             self._clean_s += seconds
+        elif self._is_starting and clean:
+            self._clean_s, self._is_starting = clean, False
+        else:
+            self._clean_s += clean
         self._energy.end_interval([reading for step in boundary.stepped for reading in step.readings], is_clean=warm)
-        return max(float(np.median(seconds or self._clean_s or [MIN_S])), MIN_S)
+        self._since_s += seconds
+        return max(fmean(self._since_s), MIN_S) if self._since_s else self._base_s
 
     @property
     def _base_s(self) -> float:
-        """Median seconds of a clean step."""
-        return max(float(np.median(self._clean_s)), MIN_S)
+        """Mean seconds of a clean step."""
+        return max(fmean(self._clean_s), MIN_S) if self._clean_s else MIN_S
 
     def _view(self, boundary: Boundary, delays_s: NDArray[np.float64], step_s: float) -> CacheView:
         remote, hits = boundary.remote[self._others], boundary.hits[self._others]
@@ -241,9 +258,16 @@ class CacheControl:
         )
         forecast = None
         if isinstance(self.policy, CachePlanner) and boundary.lookahead.steps:
+            free_s = float(np.median(self._clean_s or [step_s]))  # most steps have no rebuild beside them
             if self.policy.base_s is not None:
-                base_s = min(base_s, self.policy.base_s)  # the warm-up's steps include waiting if its links were slow
-            forecast = self._forecast.predict(boundary.lookahead, base_s=base_s, late_s=delays_s)
+                free_s = min(free_s, self.policy.base_s)  # the warm-up's steps include waiting if its links were slow
+            forecast = self._forecast.predict(
+                boundary.lookahead,
+                base_s=free_s,
+                late_s=delays_s,
+                decision_cpu_s=boundary.decision_cpu_s,
+                recounts=not boundary.early,
+            )
         with self._lock:
             changes = sum(boundary.now - step <= CHANGES_WITHIN for step in self._changes)
         return CacheView(

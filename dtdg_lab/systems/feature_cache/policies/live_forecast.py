@@ -17,7 +17,9 @@ from dtdg_lab.systems.feature_cache.pipeline.window_schedule import Lookahead
 LEAST_S = 1e-9
 RECENT = 60  # fetches of an owner that determine its line
 FEW = 8  # minimum number of fetches for a line after a change of links
+LINE_ROUNDS = 10  # of a line's fit: the last digits do not matter here, and the fit delays training
 Seconds = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+_Counts = tuple[NDArray[np.float64], NDArray[np.float64], int]
 
 
 class ActionSeconds(NamedTuple):
@@ -35,9 +37,10 @@ class ActionSeconds(NamedTuple):
 class LiveForecast:
     """Predicted seconds per step of each action, for one part.
 
-    A step takes the maximum of three concurrent times: training, the fetch of a batch's misses, and the rebuild, which
-    is spread over the window's steps. A rebuild delays training by the initiation of a fetch, so the longest of equally
-    good windows is the cheapest. Owners are requested at once, so the slowest determines the time.
+    A step takes the maximum of three concurrent times: training, the fetch of a batch's misses, and the rebuild,
+    which is spread over the window's steps. A rebuild delays training by the initiation of a fetch and by the
+    processor time of its decision, as where all cores are busy; so the longest of equally good windows is the
+    cheapest. Owners are requested at once, so the slowest determines the time.
 
     The time of a fetch is a linear function of its bytes, fitted to each owner's recent fetches. Its delay is the
     excess of the intercept over the fastest fetch so far; its throttling is the excess of the slope over the smallest
@@ -58,6 +61,7 @@ class LiveForecast:
         self._before: list[tuple[float, float] | None] = [None] * num_others  # lines from before links changed
         self._quickest_s = np.full(num_others, np.inf)  # seconds of each owner's fastest fetch so far
         self._least = np.full(num_others, np.inf)  # each owner's lowest seconds per byte so far
+        self._counted: list[_Counts] = []  # by action, of the batches after the last decision
 
     def observe(self, boundary: Boundary, known_counts: Sequence[int] | None = None) -> None:
         """Add the fetches since the last boundary.
@@ -86,13 +90,24 @@ class LiveForecast:
             return None
         return float(np.median(self._quickest_s)), float(np.median(self._least))
 
-    def predict(self, ahead: Lookahead, *, base_s: float, late_s: NDArray[np.float64]) -> ActionSeconds | None:
+    def predict(
+        self,
+        ahead: Lookahead,
+        *,
+        base_s: float,
+        late_s: NDArray[np.float64],
+        decision_cpu_s: float = 0.0,
+        recounts: bool = True,
+    ) -> ActionSeconds | None:
         """Return the forecast for the batches ahead; None until every owner has replied.
 
         Args:
             ahead: sampled batches.
             base_s: seconds of a step without waiting.
             late_s: (P - 1,) estimated current delay of each owner's replies.
+            decision_cpu_s: processor seconds of a decision.
+            recounts: False to use the counts of the last forecast, if there is one: batches are drawn alike, and
+                counting takes longer than the rest.
         """
         if not all(self._recent):
             return None
@@ -101,11 +116,11 @@ class LiveForecast:
         )
         self._least = np.minimum(self._least, lines[:, 1])
         more_s, throttled = np.maximum(lines[:, 0] - self._quickest_s, 0.0), lines[:, 1] - self._least
-        counted: list[tuple[NDArray[np.float64], NDArray[np.float64], int]] = []
+        if recounts:
+            self._counted = []
 
         def links(delays_s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-            if not counted:
-                counted.extend(self._count(ahead))
+            self._counted = self._counted or self._count(ahead)
             is_late = late_s > 0
             share = np.clip(np.divide(delays_s, late_s, out=np.ones_like(late_s), where=is_late), 0.0, 1.0)
             beyond_s = np.maximum(delays_s - late_s, 0.0)  # excess over the current delay
@@ -114,17 +129,17 @@ class LiveForecast:
 
         def steps(delays_s: NDArray[np.float64]) -> NDArray[np.float64]:
             starts, per_row = links(delays_s)
-            return np.array([_step_s(counts, starts, per_row, base_s) for counts in counted])
+            return np.array([_step_s(counts, starts, per_row, base_s, decision_cpu_s) for counts in self._counted])
 
         def rebuilds(delays_s: NDArray[np.float64]) -> NDArray[np.float64]:
             starts, per_row = links(delays_s)
-            return np.array([_slowest_s(fetched, starts, per_row) for _, fetched, _ in counted])
+            return np.array([_slowest_s(fetched, starts, per_row) for _, fetched, _ in self._counted])
 
         return ActionSeconds(steps, rebuilds)
 
-    def _count(self, ahead: Lookahead) -> list[tuple[NDArray[np.float64], NDArray[np.float64], int]]:
+    def _count(self, ahead: Lookahead) -> list[_Counts]:
         """Return, per action, the (P - 1,) rows that a step misses and that its rebuild fetches, and its window."""
-        counts: list[tuple[NDArray[np.float64], NDArray[np.float64], int]] = []
+        counts: list[_Counts] = []
         for action in range(len(self._actions)):
             window = self._actions.window(action)
             if window > ahead.steps and action % len(WINDOWS) and WINDOWS[action % len(WINDOWS) - 1] >= ahead.steps:
@@ -147,18 +162,19 @@ def _line(recent: deque[tuple[int, float]], previous_line: tuple[float, float] |
         return scale * previous_line[0], scale * previous_line[1]
     if np.ptp(sizes) == 0:  # no slope can be fitted: all time is the intercept
         return float(np.median(times)), 0.0
-    return relative_line(sizes, times)
+    return relative_line(sizes, times, rounds=LINE_ROUNDS)
 
 
 def _step_s(
-    counted: tuple[NDArray[np.float64], NDArray[np.float64], int],
+    counted: _Counts,
     starts: NDArray[np.float64],
     per_row: NDArray[np.float64],
     base_s: float,
+    decision_cpu_s: float,
 ) -> float:
     missed, fetched, window = counted
     miss_s, rebuild_s = (_slowest_s(rows, starts, per_row) for rows in (missed, fetched))
-    return max(base_s, miss_s, rebuild_s / window) + float(starts.min()) / window
+    return max(base_s, miss_s, rebuild_s / window) + (float(starts.min()) + decision_cpu_s) / window
 
 
 def _slowest_s(rows: NDArray[np.float64], starts: NDArray[np.float64], per_row: NDArray[np.float64]) -> float:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -20,7 +21,8 @@ from dtdg_lab.systems.feature_cache.pipeline.cache import hot_set, hottest_first
 from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
 from dtdg_lab.systems.feature_cache.pipeline.feature_pipeline import FeaturePipeline
 from dtdg_lab.systems.feature_cache.pipeline.fetching import OwnerReply
-from dtdg_lab.systems.feature_cache.pipeline.observations import Boundary
+from dtdg_lab.systems.feature_cache.pipeline.observations import Boundary, StepTime
+from dtdg_lab.systems.feature_cache.pipeline.resolving import Sampled
 from dtdg_lab.systems.feature_cache.policies.interface import CacheDecision
 from tests.feature_world import Owners, World
 from tests.thinning import thinned
@@ -289,6 +291,7 @@ def test_an_epoch_s_cache_lasts_from_the_start_to_the_epoch_s_end() -> None:
 
 def test_a_boundary_counts_since_the_last_swap() -> None:
     seen: list[Boundary] = []
+    starting: list[bool] = []
 
     def decide(boundary: Boundary) -> CacheDecision:
         seen.append(boundary)
@@ -301,7 +304,8 @@ def test_a_boundary_counts_since_the_last_swap() -> None:
             if step < 36:
                 _built(pipeline)
             _take(pipeline, world, step)
-            pipeline.stepped(0.5 + step, () if step % 2 else (JOULES,))
+            starting.append(pipeline.is_starting(step))
+            pipeline.stepped(StepTime(0.5 + step, () if step % 2 else (JOULES,), step=step, starts=starting[-1]))
             time.sleep(0.002)
         rows = pipeline.take_rows()
     second = 5 + seen[1].late_steps + 4
@@ -325,6 +329,29 @@ def test_a_boundary_counts_since_the_last_swap() -> None:
     assert [step.seconds for step in described] == [0.5 + step for step in range(len(described))]
     assert [step.readings for step in described[:2]] == [(JOULES,), ()]
     assert max(of.lookahead.steps for of in seen) >= 8
+    assert not starting[-1] and starting == sorted(starting, reverse=True)
+    assert seen[0].decision_cpu_s == 0.0 and all(of.decision_cpu_s > 0.0 for of in seen[1:])
+
+
+@pytest.mark.parametrize("policy", ["turning", "fixed"])
+def test_steps_are_a_run_s_start_until_the_pipeline_is_filled(policy: str) -> None:
+    world, may_sample = World(), threading.Event()
+
+    def sample(step: int) -> Sampled:
+        if step >= 6:
+            may_sample.wait(30)
+        return world.sample(step)
+
+    path = FeaturePath.of_policy(policy, window=4, capacity=20, ahead=8, depth=1)
+    with _running(path, Owners(world), sample=sample) as (pipeline, _):
+        for step in range(5):
+            _take(pipeline, world, step)
+            assert pipeline.is_starting(step)
+        may_sample.set()
+        _until(lambda: not pipeline.is_starting(5))
+        assert pipeline.is_starting(4), "what was trained before stays so"
+        pipeline.apply_settings(replace(path, capacity=10))
+        assert pipeline.is_starting(6)
 
 
 def test_a_window_longer_than_the_path_looks_ahead_is_decided_while_the_one_before_serves() -> None:

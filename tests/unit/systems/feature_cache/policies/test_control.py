@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from unittest import mock
 
@@ -69,6 +70,7 @@ def boundary(step: int, **facts: Any) -> Boundary:
             "resolve_s": 0.0,
             "fetches": (),
             "rebuild_s": 0.0,
+            "decision_cpu_s": 0.0,
             "late_steps": 0,
             "stepped": (),
             **facts,
@@ -137,7 +139,8 @@ class Machine:
             if self._nvml is not None:
                 self._gpu_mj += round(gpu_w * step_s * 1e3)
                 self._nvml.nvmlDeviceGetTotalEnergyConsumption.return_value = self._gpu_mj
-            stepped.append(StepTime(step_s, tuple(self.meter.sample("strategy"))))
+            step = self._step + len(stepped)
+            stepped.append(StepTime(step_s, tuple(self.meter.sample("strategy")), step=step, starts=False))
         self._step += steps
         self.control.decide(boundary(self._step, stepped=tuple(stepped)))
         (row,) = self.control.take_rows()
@@ -158,6 +161,60 @@ def test_rewards_are_measured_joules_of_gpu_and_processors(powercap: Powercap, n
     ratio = 3  # of seconds, then of joules: for P = 2 a multiplier and two hit rates come first
     assert waits.state[ratio : ratio + 2] == pytest.approx([np.log(2.0), 0.0], abs=1e-5)
     assert clean.state[ratio : ratio + 2] == pytest.approx([0.0, 0.0], abs=1e-5)
+
+
+def steps_of(seconds: Sequence[float], first: int, *, starts: bool = False) -> tuple[StepTime, ...]:
+    return tuple(StepTime(step_s, (), step=first + index, starts=starts) for index, step_s in enumerate(seconds))
+
+
+def test_steps_while_the_sampler_fills_its_lookahead_are_no_reference() -> None:
+    """A run's first steps took four times as long, so that a policy saw congested steps as fast ones."""
+    control = CacheControl(0, 2, epoch_steps=EPOCH_STEPS, row_bytes=ROW_BYTES, estimator=DelayEstimator(1))
+    control.policy = ThresholdWindow(CacheActions(2))
+    control.decide(boundary(STEPS, stepped=steps_of([4 * STEP_S] * STEPS, 0, starts=True)))
+    # this interval ends after the warm epochs; its first steps belong to them
+    control.decide(boundary(3 * STEPS, stepped=steps_of([STEP_S] * STEPS + [2 * STEP_S] * STEPS, STEPS)))
+    control.decide(boundary(4 * STEPS, stepped=steps_of([2 * STEP_S] * STEPS, 3 * STEPS)))
+    rewards = [row.reward for row in control.take_rows()]
+    assert rewards == [None, pytest.approx(-1.5), pytest.approx(-2.0)]
+
+
+def test_a_run_that_was_saved_while_it_started_forgets_its_first_steps_after_all() -> None:
+    before, after = (
+        CacheControl(0, 2, epoch_steps=EPOCH_STEPS, row_bytes=ROW_BYTES, estimator=DelayEstimator(1)) for _ in range(2)
+    )
+    before.policy = after.policy = ThresholdWindow(CacheActions(2))
+    before.decide(boundary(STEPS, stepped=steps_of([4 * STEP_S] * STEPS, 0, starts=True)))
+    after.load_state_dict(before.state_dict())
+    for interval in (1, 2):
+        after.decide(boundary((interval + 1) * STEPS, stepped=steps_of([STEP_S] * STEPS, interval * STEPS)))
+    assert after.take_rows()[-1].reward == pytest.approx(-1.0)
+
+
+def test_steps_before_a_decision_that_is_kept_count_in_the_next_reward() -> None:
+    """An early boundary took them away, so that a reward was of the rest of a window."""
+    control = CacheControl(0, 2, epoch_steps=EPOCH_STEPS, row_bytes=ROW_BYTES, estimator=DelayEstimator(1))
+    control.policy = ThresholdWindow(CacheActions(2))
+    for interval in range(3):
+        control.decide(boundary((interval + 1) * STEPS, stepped=steps_of([STEP_S] * STEPS, interval * STEPS)))
+    assert control.decide(boundary(4 * STEPS, early=True, stepped=steps_of([3 * STEP_S] * STEPS, 3 * STEPS))) is None
+    control.decide(boundary(5 * STEPS, stepped=steps_of([STEP_S] * STEPS, 4 * STEPS)))
+    assert control.take_rows()[-1].reward == pytest.approx(-2.0)
+
+
+def test_a_step_that_a_rebuild_delays_counts_in_rewards_and_in_what_the_policy_observes() -> None:
+    """The median of an interval had no rebuild in it, so frequent rebuilds looked free."""
+    control = CacheControl(0, 2, epoch_steps=EPOCH_STEPS, row_bytes=ROW_BYTES, estimator=DelayEstimator(1))
+    control.policy = ThresholdWindow(CacheActions(2))
+    without_rebuild, with_rebuild = [STEP_S] * STEPS, [STEP_S] * (STEPS - 1) + [9 * STEP_S]
+    for interval, seconds in enumerate((without_rebuild, without_rebuild, without_rebuild, with_rebuild)):
+        control.decide(boundary((interval + 1) * STEPS, stepped=steps_of(seconds, interval * STEPS)))
+    *_, row = control.take_rows()
+    assert row.reward == pytest.approx(-2.0)
+    assert row.state[3] == pytest.approx(np.log(2.0), abs=1e-5)
+    restored = CacheControl(0, 2, epoch_steps=EPOCH_STEPS, row_bytes=ROW_BYTES, estimator=DelayEstimator(1))
+    restored.load_state_dict(control.state_dict())
+    assert restored.state_dict() == control.state_dict()
 
 
 def test_intervals_too_short_for_a_counter_are_unknown_and_count_in_the_next(
@@ -197,6 +254,6 @@ def test_clean_watts_survive_a_checkpoint_and_another_machine_s_gpu_is_not_waite
     row = after.decision(20.0, 0.0)
     assert (row.energy_source, row.reward) == ("counter", pytest.approx(-0.5))
     with_joules = {**state, "clean": [STEP_S, 4.0]}  # of an older version
-    del with_joules["clean_w"]
+    del with_joules["clean_w"], with_joules["clean_steps"]
     after.control.load_state_dict(with_joules)
-    assert after.control.state_dict()["clean"] == [STEP_S]
+    assert after.control.state_dict()["clean_steps"] == [STEP_S]

@@ -62,6 +62,39 @@ def test_the_forecast_follows_recent_fetches(per_byte: float, delay_s: float) ->
     assert (free <= found + 1e-9).all(), "links that recover cost no more"
 
 
+def test_the_processor_time_of_decisions_makes_short_windows_dear() -> None:
+    actions, cpu_s = CacheActions(2), 0.016
+    forecast = LiveForecast(actions, row_bytes=ROW_BYTES)
+    forecast.observe(Heard(1e-9, 0.0))
+    without, with_it = (
+        forecast.predict(Ahead(), base_s=1e-3, late_s=np.zeros(1), decision_cpu_s=seconds) for seconds in (0.0, cpu_s)
+    )
+    assert without is not None and with_it is not None
+    windows = np.array([actions.window(action) for action in range(len(actions))])
+    np.testing.assert_allclose(with_it.steps(np.zeros(1)) - without.steps(np.zeros(1)), cpu_s / windows)
+
+
+def test_batches_are_counted_anew_at_decisions_alone() -> None:
+    """Counting at every reconsideration took a quarter of all processor time."""
+
+    class Counting(Ahead):
+        outlooks = 0
+
+        def outlook(self, window: int, shares: np.ndarray) -> Outlook:
+            self.outlooks += 1
+            return super().outlook(window, shares)
+
+    forecast, ahead = LiveForecast(CacheActions(2), row_bytes=ROW_BYTES), Counting()
+    forecast.observe(Heard(1e-9, 0.0))
+    found = []
+    for recounts in (False, False, True):
+        prediction = forecast.predict(ahead, base_s=1e-3, late_s=np.zeros(1), recounts=recounts)
+        assert prediction is not None
+        found.append((prediction.steps(np.zeros(1)).tolist(), ahead.outlooks))
+    (first, once), (second, still_once), (third, twice) = found
+    assert first == second == third and once == still_once and twice == 2 * once
+
+
 def test_the_clean_line_is_that_of_the_fastest_fetches() -> None:
     forecast = LiveForecast(CacheActions(2), row_bytes=ROW_BYTES)
     assert forecast.clean_line() is None

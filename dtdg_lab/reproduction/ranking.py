@@ -80,7 +80,10 @@ class Ranking:
 
 
 def rank(experiment: Experiment, rows: Sequence[MeasuredRow], device: str = "cpu") -> list[Ranking]:
-    """Return the ranking of an experiment by each of its numbers; none until all cells are measured.
+    """Return the rankings of an experiment by each of its numbers; none until all cells are measured.
+
+    The first is over all problems. If a system cannot be trained on some of them, a second one has all systems, over
+    the problems that they all have.
 
     Raises:
         ConfigError: the experiment has no ranking, or fewer than three systems or two problems can be ranked.
@@ -91,12 +94,12 @@ def rank(experiment: Experiment, rows: Sequence[MeasuredRow], device: str = "cpu
     by_key = {row.key: row for row in rows}
     if not all(cell.key in by_key for cell in cells):
         return []
-    return [_ranking(experiment, cells, by_key, value) for value in experiment.ranking.values]
+    return [ranking for value in experiment.ranking.values for ranking in _rankings(experiment, cells, by_key, value)]
 
 
-def _ranking(
+def _rankings(
     experiment: Experiment, cells: Sequence[ExperimentCell], rows: Mapping[str, MeasuredRow], value: str
-) -> Ranking:
+) -> list[Ranking]:
     assert experiment.ranking is not None  # checked by the caller
     axis = experiment.ranking.axis
     by_problem: dict[str, dict[str, list[MeasuredRow]]] = {}
@@ -112,6 +115,24 @@ def _ranking(
             f"{experiment.id}: {len(complete)} systems have {value} in all of {len(means)} problems, but a "
             f"ranking needs {FEWEST} systems and 2 problems."
         )
+    left_out = {system: counts[system] for system in systems if system not in complete}
+    unbeaten = _unbeaten(by_problem) if value == "test_loss" else None
+    rankings = [_ranking(value, means, complete, left_out, unbeaten)]
+    shared = {problem: known for problem, known in means.items() if len(known) == len(systems)}
+    if left_out and len(shared) > 1:
+        beaten = None if unbeaten is None else tuple(problem for problem in unbeaten if problem in shared)
+        rankings.append(_ranking(value, shared, systems, {}, beaten))
+    return rankings
+
+
+def _ranking(
+    value: str,
+    means: Mapping[str, Mapping[str, float]],
+    complete: Sequence[str],
+    left_out: Mapping[str, int],
+    unbeaten: tuple[str, ...] | None,
+) -> Ranking:
+    """Return the ranking of systems that have a mean in every problem."""
     ranks = [stats.rankdata([known[system] for system in complete]) for known in means.values()]
     mean_ranks = {system: float(fmean(row[index] for row in ranks)) for index, system in enumerate(complete)}
     columns = [[known[system] for known in means.values()] for system in complete]
@@ -123,8 +144,8 @@ def _ranking(
         mean_ranks=dict(sorted(mean_ranks.items(), key=lambda entry: entry[1])),
         critical_difference=critical * math.sqrt(count * (count + 1) / (6 * len(means))),
         p_value=float(stats.friedmanchisquare(*columns).pvalue),
-        left_out={system: counts[system] for system in systems if system not in complete},
-        unbeaten=_unbeaten(by_problem) if value == "test_loss" else None,
+        left_out=left_out,
+        unbeaten=unbeaten,
     )
 
 

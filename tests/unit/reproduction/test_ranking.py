@@ -75,7 +75,7 @@ def test_problems_in_which_persistence_wins_are_named():
     assert ranking.sentences()[2] == "Persistence is better than every system on c."
 
 
-def test_a_system_that_does_not_apply_everywhere_is_left_out():
+def test_a_system_that_does_not_apply_everywhere_is_ranked_where_it_does():
     experiment = experiment_of(("first", "second", "third", "fourth"))
     rows = rows_of(experiment, lambda problem, system, seed: len(system) / 10)
     lacking = [
@@ -84,9 +84,11 @@ def test_a_system_that_does_not_apply_everywhere_is_left_out():
         else row
         for row in rows
     ]
-    (ranking,) = rank(experiment, lacking)
-    assert ranking.left_out == {"fourth": 5}
+    ranking, of_all = rank(experiment, lacking)
+    assert ranking.left_out == {"fourth": 5} and list(ranking.problems) == PROBLEMS
     assert list(ranking.mean_ranks) == ["first", "third", "second"]
+    assert of_all.left_out == {} and list(of_all.problems) == [problem for problem in PROBLEMS if problem != "b"]
+    assert list(of_all.mean_ranks) == ["first", "third", "second", "fourth"]
     with pytest.raises(ConfigError, match="2 systems have test_loss"):
         rank(experiment_of(("first", "second")), rows_of(experiment_of(("first", "second")), lambda *_: 1.0))
 

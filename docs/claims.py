@@ -23,9 +23,19 @@ from dtdg_lab.reproduction.experiment import Experiment, read_experiments
 from dtdg_lab.reproduction.listing import EXPERIMENTS, gain_text, measured_text
 from dtdg_lab.reproduction.ranking import NAMES, rank
 from dtdg_lab.reproduction.rows import MeasuredRow, read_rows
-from dtdg_lab.reproduction.verdict import FAILS, HOLDS, MISSING, PARTLY, UNTESTABLE, ClaimVerdict, half_interval, judge
+from dtdg_lab.reproduction.verdict import (
+    FAILS,
+    HOLDS,
+    MISSING,
+    PARTLY,
+    UNTESTABLE,
+    VERDICTS,
+    ClaimVerdict,
+    half_interval,
+    judge,
+)
 from dtdg_lab.visualization.sheet import standalone
-from dtdg_lab.visualization.studies.claims import claims_chart
+from dtdg_lab.visualization.studies.claims import claims_chart, decided_text
 from dtdg_lab.visualization.studies.ranks import ranks_chart
 
 PLACE = re.compile(r"^<!-- claims ([a-z]+) -->$", re.M)
@@ -59,9 +69,9 @@ def placed(markdown: str) -> str:
 
 
 def claims_of(paper: str) -> str:
-    """Return the table of a paper's claims, the chart of their effects, and the numbers of each comparison."""
+    """Return a paper's counts, the table of its claims, the chart of effects, and the numbers of each comparison."""
     judged = _judged((paper,))
-    parts = [_table(judged)]
+    parts = [_summary(judged), _table(judged)]
     if effects := claim_effects(judged):
         figure, caption = claims_chart(effects, "Effects here over the paper's")
         parts.append(f"{figure_html(standalone(figure))}\n\n{caption}")
@@ -86,7 +96,8 @@ def ranking_of(name: str) -> str:
             lines.append(f"| {problem} | {' | '.join(cells)} |")
         parts.append("\n".join(lines))
         if ranking.left_out:
-            parts.append(f"Without a value on some problem, and therefore not ranked: {', '.join(ranking.left_out)}.")
+            others = ", ".join(ranking.left_out)
+            parts.append(f"Not ranked, since some problem cannot be trained with it: {others}. Where it can:")
     return "\n\n".join(parts) + "\n"
 
 
@@ -174,11 +185,28 @@ def sentence() -> str:
 
 
 def _judged(names: tuple[str, ...]) -> list[Judged]:
-    return [
+    """Return the verdicts: what the paper stands on first, then what else counts, then what does not."""
+    judged = [
         (experiment, verdict)
-        for experiment in sorted(read_experiments(EXPERIMENTS, names), key=lambda experiment: not experiment.core)
+        for experiment in read_experiments(EXPERIMENTS, names)
         for verdict in judge(experiment, read_rows(experiment.rows_file))
     ]
+    return sorted(judged, key=lambda pair: (pair[1].claim.of_lab, pair[1].decision == UNTESTABLE, not pair[0].core))
+
+
+def _summary(judged: Sequence[Judged]) -> str:
+    """Return how many claims of a paper hold, and which tables and figures have not been measured."""
+    counts = Counter(verdict.decision for _, verdict in judged if not verdict.claim.of_lab)
+    known = ", ".join(decided_text(decision, counts[decision]) for decision in VERDICTS[:-1])
+    waiting = dict.fromkeys(
+        experiment.source for experiment, verdict in judged if verdict.decision == MISSING and not verdict.claim.of_lab
+    )
+    missing = (
+        f" Not measured yet: {'; '.join(waiting)} ({counts[MISSING]} claim{'s' * (counts[MISSING] != 1)})."
+        if waiting
+        else ""
+    )
+    return f"Of {counts.total()} claims, {known}.{missing}"
 
 
 def _table(judged: Sequence[Judged]) -> str:

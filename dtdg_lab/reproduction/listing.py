@@ -13,6 +13,7 @@ from dtdg_lab.reproduction.rows import read_rows
 from dtdg_lab.reproduction.runner import Work
 from dtdg_lab.reproduction.verdict import MISSING, UNTESTABLE, VERDICTS, ClaimVerdict, judge
 from dtdg_lab.visualization.numbers import seconds_text, three_digits
+from dtdg_lab.visualization.studies.claims import decided_text
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "reproduce"  # beside the package in a checkout
 
@@ -46,7 +47,7 @@ def format_verdicts(experiments: Sequence[Experiment], device: str = "cpu") -> s
             lines.append(f"  {verdict.decision:22} {verdict.claim.text}: {measured_text(verdict)}")
             lines.append(f"  {'':22} paper: {verdict.claim.paper.text}")
     if counts:
-        summary = ", ".join(f"{counts[decision]} {decision}" for decision in VERDICTS if counts[decision])
+        summary = ", ".join(decided_text(decision, counts[decision]) for decision in VERDICTS if counts[decision])
         lines.append(f"{counts.total()} claim{'s' * (counts.total() != 1)} of the papers: {summary}.")
     return "\n".join(lines)
 
@@ -54,28 +55,37 @@ def format_verdicts(experiments: Sequence[Experiment], device: str = "cpu") -> s
 def measured_text(verdict: ClaimVerdict) -> str:
     """Return what was measured for a claim: the pooled gain with its interval, and the comparisons that count.
 
-    The interval of a share that is more, too, counts what is more as above zero.
+    If ours is worse, the interval is turned round with the number: of a share that is more, more is above zero.
     """
     if verdict.decision in (UNTESTABLE, MISSING) or verdict.gain is None:
         return verdict.reason
     gain = gain_text(verdict, verdict.gain)
     spread = ""
     if verdict.low is not None and verdict.high is not None and verdict.low < verdict.high:
-        is_more = verdict.claim.rule == "less" and verdict.gain < 0
-        ends = (-verdict.high, -verdict.low) if is_more else (verdict.low, verdict.high)
+        ends = verdict.low, verdict.high
+        if verdict.claim.rule == "less" and verdict.gain < 0:
+            ends = -verdict.high, -verdict.low
+        if verdict.claim.rule == "times" and verdict.gain < 1:
+            ends = 1 / verdict.high, 1 / verdict.low
         spread = f" ({' to '.join(_end_text(verdict, end) for end in ends)})"
     left_out = len(verdict.comparisons) - len(verdict.counted)
     counted = f"{len(verdict.counted)} comparison{'s' * (len(verdict.counted) != 1)}"
-    return f"{gain}{spread}, {counted}" + (f", {left_out} left out" if left_out else "")
+    energy = ", of modelled joules" if verdict.is_modelled else ""
+    return f"{gain}{spread}{energy}, {counted}" + (f", {left_out} left out" if left_out else "")
 
 
 def gain_text(verdict: ClaimVerdict, gain: float) -> str:
-    """Return a gain in the unit of its rule, or of the value that has a limit."""
+    """Return a gain in the unit of its rule, or of the value that has a limit.
+
+    If ours is worse, it says how much more, or how many times as long, ours takes.
+    """
     match verdict.claim.rule:
         case "less":
             return f"{gain:.1%} less" if gain >= 0 else f"{-gain:.1%} more"
         case "times":
-            return f"{gain:.3g} times"
+            is_time = verdict.claim.value.endswith("_s") or verdict.claim.value.startswith("seconds")
+            unit = "long" if is_time else "much"
+            return f"{gain:.3g} times" if gain >= 1 else f"{1 / gain:.3g} times as {unit}"
         case "equal" | "no_more":
             return f"{gain:+.2%}".replace("-0.00", "0.00")
         case "points":

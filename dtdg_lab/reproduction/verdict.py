@@ -11,7 +11,8 @@ holds               ``less``, ``times``, ``points``: the pooled gain is at least
                     keep the tolerance. ``at_most``, ``at_least``: the interval of every comparison keeps the limit.
 holds partly        the pooled gain is positive, and that of at least half of the comparisons; ``equal``, ``no_more``
                     and limits: the pooled gain, and that of at least half of the comparisons, keep the tolerance or
-                    limit. Nothing better is said of the best of several rivals if one of them failed.
+                    limit. Nothing better is said of the best of several rivals if one of them failed, and of energy
+                    that is modelled, since it follows seconds.
 does not hold here  otherwise.
 cannot be tested    the experiment says why, or no comparison counts: cells failed, or no compared system predicts
                     better than persistence.
@@ -41,6 +42,7 @@ UNTESTABLE, MISSING = "cannot be tested here", "not run"
 VERDICTS = (HOLDS, PARTLY, FAILS, UNTESTABLE, MISSING)
 LEVEL = 0.95
 LIMITS = ("at_most", "at_least")
+ENERGY = ("joules", "_j", "robustness")  # ends of the names of values that are made of joules
 Interval = tuple[float, float | None, float | None]  # mean, low and high
 
 
@@ -54,6 +56,7 @@ class ClaimComparison:
         ours_values: value of each seed.
         rival_values: the same for the rival.
         gains: gain of each seed.
+        gain: their mean; of ratios the geometric one.
         left_out: why it does not count; empty if it does.
         failed: a cell of it failed.
         censored: ours or the rival did not reach the loss with some seed, so its time is a lower bound.
@@ -64,14 +67,10 @@ class ClaimComparison:
     ours_values: tuple[float, ...] = ()
     rival_values: tuple[float, ...] = ()
     gains: tuple[float, ...] = ()
+    gain: float = math.nan
     left_out: str = ""
     failed: bool = False
     censored: bool = False
-
-    @property
-    def gain(self) -> float:
-        """The mean gain over seeds."""
-        return fmean(self.gains)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +86,7 @@ class ClaimVerdict:
         low: lower end of its interval; None if there is one seed only.
         high: upper end.
         seeds: number of seeds.
+        is_modelled: the compared energy was modelled, at least in part.
     """
 
     claim: Claim
@@ -97,6 +97,7 @@ class ClaimVerdict:
     low: float | None = None
     high: float | None = None
     seeds: int = 0
+    is_modelled: bool = False
 
     @property
     def counted(self) -> tuple[ClaimComparison, ...]:
@@ -152,7 +153,16 @@ def judge_claim(
     decision = _decide(claim, intervals, pooled)
     if decision == HOLDS and claim.best_rival and any(comparison.failed for comparison in comparisons):
         decision = PARTLY
-    return ClaimVerdict(claim, decision, "", tuple(comparisons), *pooled, len(by_seed))
+    is_modelled = claim.value.endswith(ENERGY) and any(_is_modelled(claim.value, rows[key]) for key in needed)
+    if decision == HOLDS and is_modelled:
+        decision = PARTLY
+    return ClaimVerdict(claim, decision, "", tuple(comparisons), *pooled, len(by_seed), is_modelled)
+
+
+def _is_modelled(value: str, row: MeasuredRow) -> bool:
+    """Return whether the energy of a row is not known to be measured."""
+    share = "clean_measured_share" if value.startswith("clean_") else "measured_share"
+    return not row.failed and row.values.get(share) != 1
 
 
 def _matches(cell: ExperimentCell, chosen: Mapping[str, Any]) -> bool:
@@ -255,7 +265,9 @@ def _comparison(
     if claim.value in NEAR and claim.rival:  # what ours would still need is unknown, so it is no gain
         ours_unreached = [cell.key in values.unreached for cell in our_cells]
         gains = [min(gain, claim.neutral) if lost else gain for gain, lost in zip(gains, ours_unreached, strict=True)]
-    return ClaimComparison(labels, distinct, tuple(known), tuple(rival_known), tuple(gains), censored=censored)
+    return ClaimComparison(
+        labels, distinct, tuple(known), tuple(rival_known), tuple(gains), _pool(claim, gains), censored=censored
+    )
 
 
 def _is_skilled(cells: Sequence[ExperimentCell], rows: Mapping[str, MeasuredRow]) -> bool:

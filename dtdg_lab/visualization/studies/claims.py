@@ -100,8 +100,14 @@ def claims_chart(claims: Sequence[ClaimEffect], title: str) -> CaptionedFigure:
         height=FRAME_HEIGHT + ROW_HEIGHT * len(claims),
     )
     counts = {decision: sum(claim.decision == decision for claim in claims) for decision in COLOURS}
-    words = ", ".join(f"{count} {decision}" for decision, count in counts.items() if count)
+    words = ", ".join(decided_text(decision, count) for decision, count in counts.items() if count)
     return figure, f"Of {len(claims)} measured effects, {words}." if claims else "No claim has been measured yet."
+
+
+def decided_text(decision: str, count: int) -> str:
+    """Return how many claims have a verdict: ``1 holds``, ``2 hold``."""
+    verb = decision if count == 1 else decision.replace("holds", "hold", 1).replace("does not", "do not", 1)
+    return f"{count} {verb}"
 
 
 def _label(claim: ClaimEffect) -> str:

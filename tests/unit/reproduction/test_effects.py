@@ -15,7 +15,7 @@ LESS = Claim(
     paper={"size": 0.2, "text": "20 %"},
 )
 TIMES = LESS.model_copy(update={"rule": "times", "paper": LESS.paper.model_copy(update={"size": 4.0})})
-BESIDE = ClaimComparison({"dataset": "collegemsg"}, {"system": "b"}, (0.9,), (1.0,), (0.1,))
+BESIDE = ClaimComparison({"dataset": "collegemsg"}, {"system": "b"}, (0.9,), (1.0,), (0.1,), 0.1)
 
 
 class _Experiment:

@@ -109,6 +109,26 @@ def test_times_are_pooled_as_logarithms():
     assert found.decision == PARTLY  # faster on one of two graphs, and equal on the other
 
 
+def test_times_of_one_comparison_are_pooled_as_logarithms_too():
+    claim = CLAIM | {"rule": "times", "paper": {"size": 3.0, "text": "3 times"}}
+    found = verdict(
+        lambda labels, seed: (0.25, 1.0, 4.0)[seed] if labels["side"] == "a" else 1.0, claim, over={"side": ["a", "b"]}
+    )
+    (comparison,) = found.comparisons
+    assert comparison.gain == pytest.approx(1.0) == found.gain
+
+
+@pytest.mark.parametrize(("share", "decision"), [(1.0, HOLDS), (0.5, PARTLY), (None, PARTLY)])
+def test_modelled_energy_holds_partly_at_most(share, decision):
+    experiment = experiment_of(CLAIM | {"value": "epoch_j"})
+    rows = [
+        replace(row, values={"epoch_j": row.values["cost"], "measured_share": share})
+        for row in rows_of(experiment, costs(ours={"x": 0.7, "y": 0.7}))
+    ]
+    (found,) = judge(experiment, rows)
+    assert (found.decision, found.is_modelled) == (decision, share != 1.0)
+
+
 def test_equality_needs_the_interval_within_the_tolerance():
     claim = CLAIM | {"rule": "equal", "paper": {"size": 0.05, "text": "the same"}}
     assert verdict(costs(ours={"x": 1.0, "y": 1.0}, seeds=(0.0, 0.001, -0.001)), claim).decision == HOLDS

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -189,9 +191,8 @@ _HIDDEN = 0.08  # share of a step
 _REBUILD = 4.0  # multiple of the middle window's traffic
 _HELD = np.array([0.5, 0.5, 0.7, 1.0, 0.2])  # prior of base, hidden, miss, rebuild, exponent (not its logarithm)
 _HELD_CLUSTER = np.array([0.5, 0.5])
-# (trips, hidden share) of other starts, for machines that hide nearly all fetches; tried after a fit that is so far off
-_OTHER_STARTS = ((3.0, 1.0), (1.0, 0.3))
-_POOR = 0.1  # mean error
+_AHEAD_TRIPS, _AHEAD_HIDDEN = 1.0, 1.0  # start and prior of pipelines that fetch whole steps ahead; see _POOR
+_POOR = 0.1  # mean error after which they are tried
 MIN_CELLS = 7
 
 
@@ -200,8 +201,8 @@ def fit_steps(cells: Mapping[str, Sequence[StepCell]], *, tries_more: bool | Non
 
     Args:
         cells: by data set.
-        tries_more: whether to begin at other starts too, and take the fit of lowest cost; None if the mean error of a
-            data set is above 10 % otherwise.
+        tries_more: whether to try the start and prior of a pipeline that fetches ahead too, and take the fit of lower
+            cost; None if the mean error of a data set is above 10 % otherwise.
 
     Raises:
         DataError: a dataset has fewer than seven cells.
@@ -220,21 +221,22 @@ def fit_steps(cells: Mapping[str, Sequence[StepCell]], *, tries_more: bool | Non
     )
     prior_widths = np.concatenate([_HELD_CLUSTER, *([_HELD] * len(conditions))])
 
-    def residuals(tried: Vector) -> Vector:
-        off = [(tried - start) / prior_widths]
+    def residuals(tried: Vector, prior: Vector) -> Vector:
+        off = [(tried - prior) / prior_widths]
         for index, (windows, mbit, delay_ms, measured) in enumerate(conditions.values()):
             model = _unpack(tried, index)
             off.append(softened(np.log(model.step_ms(windows, mbit, delay_ms) / measured) / CELL_NOISE))
         return np.concatenate(off)
 
-    def models(fitted: Vector) -> dict[str, StepTimeModel]:
-        return {dataset: _unpack(fitted, index) for index, dataset in enumerate(cells)}
+    def fit(prior: Vector) -> tuple[float, dict[str, StepTimeModel]]:
+        fitted = least_squares(partial(residuals, prior=prior), prior)
+        models = {dataset: _unpack(fitted, index) for index, dataset in enumerate(cells)}
+        return float(np.sum(residuals(fitted, prior) ** 2)), models
 
-    fitted = least_squares(residuals, start)
-    if _is_poor(models(fitted), cells) if tries_more is None else tries_more:
-        others = (least_squares(residuals, _moved(start, *moved)) for moved in _OTHER_STARTS)
-        fitted = min((fitted, *others), key=lambda tried: float(np.sum(residuals(tried) ** 2)))
-    return models(fitted)
+    best = fit(start)
+    if _is_poor(best[1], cells) if tries_more is None else tries_more:
+        best = min(best, fit(_ahead(start)), key=itemgetter(0))
+    return best[1]
 
 
 def _is_poor(models: Mapping[str, StepTimeModel], cells: Mapping[str, Sequence[StepCell]]) -> bool:
@@ -245,13 +247,13 @@ def _is_poor(models: Mapping[str, StepTimeModel], cells: Mapping[str, Sequence[S
     return any(float(np.abs(of_cells).mean()) > _POOR for of_cells in errors)
 
 
-def _moved(start: Vector, trips: float, hidden: float) -> Vector:
-    """Return a start with other trips, and another share of each data set's step that hides fetching."""
-    moved = start.copy()
-    moved[CLUSTER.index("trips")] = np.log(trips)
-    of_datasets = moved[len(CLUSTER) :].reshape(-1, len(OWN))
-    of_datasets[:, OWN.index("hidden_ms")] = of_datasets[:, OWN.index("base_ms")] + np.log(hidden)
-    return moved
+def _ahead(start: Vector) -> Vector:
+    """Return a start with one trip a step, and steps that hide as much fetching as they last."""
+    ahead = start.copy()
+    ahead[CLUSTER.index("trips")] = np.log(_AHEAD_TRIPS)
+    of_datasets = ahead[len(CLUSTER) :].reshape(-1, len(OWN))
+    of_datasets[:, OWN.index("hidden_ms")] = of_datasets[:, OWN.index("base_ms")] + np.log(_AHEAD_HIDDEN)
+    return ahead
 
 
 def left_out(

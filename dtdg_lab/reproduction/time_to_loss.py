@@ -60,11 +60,12 @@ def near_costs(rows: Sequence[MeasuredRow], value: str) -> NearCosts:
 def losses_within(rows: Sequence[MeasuredRow]) -> dict[str, float | None]:
     """Return key of a row -> lowest validation loss within the joules that all trainings of its seed have spent.
 
-    The budget of a seed is that of the training that spent least. None if joules or losses are unknown.
+    The budget of a seed is that of the training that spent least. None if joules or losses are unknown, or the training
+    failed.
     """
-    losses: dict[str, float | None] = {}
+    losses: dict[str, float | None] = {row.key: None for row in rows}
     for seed in dict.fromkeys(row.seed for row in rows):
-        of_seed = [row for row in rows if row.seed == seed]
+        of_seed = [row for row in rows if row.seed == seed and not row.failed]
         ends = [row.curve[-1][1] for row in of_seed if row.curve]
         known = [joules for joules in ends if joules is not None]
         budget_j = min(known) if known and len(known) == len(of_seed) else None

@@ -115,6 +115,21 @@ def test_losses_within_equal_joules_are_those_of_the_cheapest_training():
     assert ranking.problems["a"] == {"first": 0.5, "second": 0.4, "third": 0.4}  # 0.1 took more than 20 J
 
 
+def test_a_training_that_failed_sets_no_budget_of_joules():
+    experiment = experiment_of(("first", "second", "third", "fourth"), values=("within_j",))
+    rows = [
+        MeasuredRow(
+            **{name: getattr(row, name) for name in row.__slots__} | {"values": {}, "failed": "no", "curve": ()}
+        )
+        if row.labels == {"problem": "b", "system": "fourth"}
+        else row
+        for row in rows_of(experiment, lambda problem, system, seed: len(system) / 10)
+    ]
+    ranking, of_all = rank(experiment, rows)
+    assert list(ranking.mean_ranks) == ["first", "third", "second"] and ranking.left_out == {"fourth": 5}
+    assert list(of_all.problems) == [problem for problem in PROBLEMS if problem != "b"]
+
+
 def test_there_is_no_ranking_until_all_cells_are_measured():
     experiment = experiment_of()
     assert rank(experiment, rows_of(experiment, lambda *_: 1.0)[1:]) == []

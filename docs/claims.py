@@ -84,9 +84,9 @@ def ranking_of(name: str) -> str:
     rankings = rank(experiment, read_rows(experiment.rows_file))
     parts = [experiment.protocol] if rankings else [experiment.protocol, "Not all problems have been measured yet."]
     for ranking in rankings:
-        figure, _ = ranks_chart(
-            ranking.mean_ranks, ranking.critical_difference, NAMES.get(ranking.value, ranking.value)
-        )
+        name = NAMES.get(ranking.value, ranking.value)
+        figure, _ = ranks_chart(ranking.mean_ranks, ranking.critical_difference, name)
+        parts.append(f"## {name.capitalize()}: {len(ranking.mean_ranks)} systems, {len(ranking.problems)} problems")
         parts += [" ".join(ranking.sentences()), figure_html(standalone(figure))]
         systems = list(ranking.mean_ranks)
         lines = [f"| problem | {' | '.join(systems)} |", "|---" * (len(systems) + 1) + "|"]
@@ -97,7 +97,7 @@ def ranking_of(name: str) -> str:
         parts.append("\n".join(lines))
         if ranking.left_out:
             others = ", ".join(ranking.left_out)
-            parts.append(f"Not ranked, since some problem cannot be trained with it: {others}. Where it can:")
+            parts.append(f"Not ranked, since some problem cannot be trained with it: {others}. Below is where it can.")
     return "\n\n".join(parts) + "\n"
 
 

@@ -84,9 +84,9 @@ def ranking_of(name: str) -> str:
     rankings = rank(experiment, read_rows(experiment.rows_file))
     parts = [experiment.protocol] if rankings else [experiment.protocol, "Not all problems have been measured yet."]
     for ranking in rankings:
-        name = NAMES.get(ranking.value, ranking.value)
-        figure, _ = ranks_chart(ranking.mean_ranks, ranking.critical_difference, name)
-        parts.append(f"## {name.capitalize()}: {len(ranking.mean_ranks)} systems, {len(ranking.problems)} problems")
+        title = NAMES.get(ranking.value, ranking.value)
+        figure, _ = ranks_chart(ranking.mean_ranks, ranking.critical_difference, title)
+        parts.append(f"## {title.capitalize()}: {len(ranking.mean_ranks)} systems, {len(ranking.problems)} problems")
         parts += [" ".join(ranking.sentences()), figure_html(standalone(figure))]
         systems = list(ranking.mean_ranks)
         lines = [f"| problem | {' | '.join(systems)} |", "|---" * (len(systems) + 1) + "|"]

@@ -119,11 +119,7 @@ def test_losses_within_equal_joules_are_those_of_the_cheapest_training():
 def test_a_training_that_failed_sets_no_budget_of_joules():
     experiment = experiment_of(("first", "second", "third", "fourth"), values=("within_j",))
     rows = [
-        MeasuredRow(
-            **{name: getattr(row, name) for name in row.__slots__} | {"values": {}, "failed": "no", "curve": ()}
-        )
-        if row.labels == {"problem": "b", "system": "fourth"}
-        else row
+        replace(row, values={}, failed="no", curve=()) if row.labels == {"problem": "b", "system": "fourth"} else row
         for row in rows_of(experiment, lambda problem, system, seed: len(system) / 10)
     ]
     ranking, of_all = rank(experiment, rows)

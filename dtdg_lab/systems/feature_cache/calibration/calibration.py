@@ -156,7 +156,7 @@ class Calibration:
     def errors(self, dataset: str | None = None) -> list[CellError]:
         """Return every measured cell with its predictions, of one data set or of all.
 
-        The fits take about a second, once.
+        The fits take a few seconds, once.
         """
         only = dataset or self.dataset
         names = list(self.cells) if only is None else [self._resolve_dataset(only)]

@@ -191,18 +191,14 @@ _HIDDEN = 0.08  # share of a step
 _REBUILD = 4.0  # multiple of the middle window's traffic
 _HELD = np.array([0.5, 0.5, 0.7, 1.0, 0.2])  # prior of base, hidden, miss, rebuild, exponent (not its logarithm)
 _HELD_CLUSTER = np.array([0.5, 0.5])
-_AHEAD_TRIPS, _AHEAD_HIDDEN = 1.0, 1.0  # start and prior of pipelines that fetch whole steps ahead; see _POOR
-_POOR = 0.1  # mean error after which they are tried
+_AHEAD_TRIPS, _AHEAD_HIDDEN = 1.0, 1.0  # the same of pipelines that fetch whole steps ahead
 MIN_CELLS = 7
 
 
-def fit_steps(cells: Mapping[str, Sequence[StepCell]], *, tries_more: bool | None = None) -> dict[str, StepTimeModel]:
+def fit_steps(cells: Mapping[str, Sequence[StepCell]]) -> dict[str, StepTimeModel]:
     """Fit a model to all cells of each data set, by robust least squares of the logarithms.
 
-    Args:
-        cells: by data set.
-        tries_more: whether to try the start and prior of a pipeline that fetches ahead too, and take the fit of lower
-            cost; None if the mean error of a data set is above 10 % otherwise.
+    Two starts are tried, each with its prior: a cluster like the authors', and pipelines that fetch whole steps ahead.
 
     Raises:
         DataError: a dataset has fewer than seven cells.
@@ -233,18 +229,7 @@ def fit_steps(cells: Mapping[str, Sequence[StepCell]], *, tries_more: bool | Non
         models = {dataset: _unpack(fitted, index) for index, dataset in enumerate(cells)}
         return float(np.sum(residuals(fitted, prior) ** 2)), models
 
-    best = fit(start)
-    if _is_poor(best[1], cells) if tries_more is None else tries_more:
-        best = min(best, fit(_ahead(start)), key=itemgetter(0))
-    return best[1]
-
-
-def _is_poor(models: Mapping[str, StepTimeModel], cells: Mapping[str, Sequence[StepCell]]) -> bool:
-    """Return whether the mean error of a data set is above 10 %."""
-    errors = (
-        np.log(predicted_ms(models[name], of_name) / [cell.ms for cell in of_name]) for name, of_name in cells.items()
-    )
-    return any(float(np.abs(of_cells).mean()) > _POOR for of_cells in errors)
+    return min(fit(start), fit(_ahead(start)), key=itemgetter(0))[1]
 
 
 def _ahead(start: Vector) -> Vector:
@@ -276,9 +261,6 @@ def left_out(
     """
     dataset_cells = cells[dataset]
     predicted_cells = dataset_cells if targets is None else targets
-    tries_more = _is_poor(
-        fit_steps(cells, tries_more=False), cells
-    )  # the same for all fits, so that their predictions can be compared
     kept_by_cell = [tuple(not same(cell, candidate) for candidate in dataset_cells) for cell in predicted_cells]
     predicted = np.full(len(predicted_cells), np.nan)
     for mask in dict.fromkeys(kept_by_cell):
@@ -286,7 +268,7 @@ def left_out(
         if len(rest) < MIN_CELLS:
             continue
         has_mask = np.array([other_mask == mask for other_mask in kept_by_cell])
-        model = fit_steps({**cells, dataset: rest}, tries_more=tries_more)[dataset]
+        model = fit_steps({**cells, dataset: rest})[dataset]
         predicted[has_mask] = predicted_ms(model, predicted_cells)[has_mask]
     return predicted
 

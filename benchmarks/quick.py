@@ -127,7 +127,7 @@ def compare(
 
 
 def _is_counted_or_repeated(values: Mapping[str, Any]) -> bool:
-    """Whether a difference between medians can be told from noise; False for nothing stored."""
+    """Return whether a difference between medians can be told from noise; False for nothing stored."""
     return values.get("unit") in COUNTED_UNITS or values.get("min") != values.get("max")
 
 

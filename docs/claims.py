@@ -96,8 +96,8 @@ def ranking_of(name: str) -> str:
             lines.append(f"| {problem} | {' | '.join(cells)} |")
         parts.append("\n".join(lines))
         if ranking.left_out:
-            others = ", ".join(ranking.left_out)
-            parts.append(f"Not ranked, since some problem cannot be trained with it: {others}. Below is where it can.")
+            left_out = ", ".join(ranking.left_out)
+            parts.append(f"Not ranked, as they cannot train some problems: {left_out}. Below are those that all can.")
     return "\n\n".join(parts) + "\n"
 
 
@@ -197,16 +197,14 @@ def _judged(names: tuple[str, ...]) -> list[Judged]:
 def _summary(judged: Sequence[Judged]) -> str:
     """Return how many claims of a paper hold, and which tables and figures have not been measured."""
     counts = Counter(verdict.decision for _, verdict in judged if not verdict.claim.of_lab)
-    known = ", ".join(decided_text(decision, counts[decision]) for decision in VERDICTS[:-1])
-    waiting = dict.fromkeys(
+    verdicts = ", ".join(decided_text(decision, counts[decision]) for decision in VERDICTS[:-1])
+    summary = f"Of {counts.total()} claims, {verdicts}."
+    if not (missing := counts[MISSING]):
+        return summary
+    sources = dict.fromkeys(
         experiment.source for experiment, verdict in judged if verdict.decision == MISSING and not verdict.claim.of_lab
     )
-    missing = (
-        f" Not measured yet: {'; '.join(waiting)} ({counts[MISSING]} claim{'s' * (counts[MISSING] != 1)})."
-        if waiting
-        else ""
-    )
-    return f"Of {counts.total()} claims, {known}.{missing}"
+    return f"{summary} Not measured yet: {'; '.join(sources)} ({missing} claim{'s' * (missing != 1)})."
 
 
 def _table(judged: Sequence[Judged]) -> str:

@@ -100,8 +100,8 @@ def claims_chart(claims: Sequence[ClaimEffect], title: str) -> CaptionedFigure:
         height=FRAME_HEIGHT + ROW_HEIGHT * len(claims),
     )
     counts = {decision: sum(claim.decision == decision for claim in claims) for decision in COLOURS}
-    words = ", ".join(decided_text(decision, count) for decision, count in counts.items() if count)
-    return figure, f"Of {len(claims)} measured effects, {words}." if claims else "No claim has been measured yet."
+    verdicts = ", ".join(decided_text(decision, count) for decision, count in counts.items() if count)
+    return figure, f"Of {len(claims)} measured effects, {verdicts}." if claims else "No claim has been measured yet."
 
 
 def decided_text(decision: str, count: int) -> str:

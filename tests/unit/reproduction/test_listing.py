@@ -31,6 +31,7 @@ def test_claims_of_the_lab_are_listed_and_not_counted(tmp_path):
     [
         ("times", "near_s", 2.5, (2.0, 3.0), "2.5 times (2 to 3)"),
         ("times", "near_s", 0.4, (0.25, 0.5), "2.5 times as long (2 to 4)"),
+        ("times", "seconds_per_edge", 0.4, (0.25, 0.5), "2.5 times as long (2 to 4)"),
         ("times", "over_best", 0.5, (0.25, 2.0), "2 times as much (0.5 to 4)"),
         ("less", "epoch_s", -0.2, (-0.3, 0.1), "20.0% more (-10.0% to 30.0%)"),
         ("less", "epoch_s", 0.2, (0.1, 0.3), "20.0% less (10.0% to 30.0%)"),

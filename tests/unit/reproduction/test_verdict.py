@@ -129,6 +129,17 @@ def test_modelled_energy_holds_partly_at_most(share, decision):
     assert (found.decision, found.is_modelled) == (decision, share != 1.0)
 
 
+def test_energy_on_clean_links_has_a_measured_share_of_its_own():
+    experiment = experiment_of(CLAIM | {"value": "clean_joules"})
+    shares = {"measured_share": 0.0, "clean_measured_share": 1.0}
+    rows = [
+        replace(row, values={"clean_joules": row.values["cost"], **shares})
+        for row in rows_of(experiment, costs(ours={"x": 0.7, "y": 0.7}))
+    ]
+    (verdict_of_clean,) = judge(experiment, rows)
+    assert (verdict_of_clean.decision, verdict_of_clean.is_modelled) == (HOLDS, False)
+
+
 def test_equality_needs_the_interval_within_the_tolerance():
     claim = CLAIM | {"rule": "equal", "paper": {"size": 0.05, "text": "the same"}}
     assert verdict(costs(ours={"x": 1.0, "y": 1.0}, seeds=(0.0, 0.001, -0.001)), claim).decision == HOLDS

@@ -263,9 +263,8 @@ class RemoteFeatureStrategy(Strategy, Reconfigurable, ObservesSteps, ServesFeatu
 
     def on_step_end(self, outcome: StepOutcome) -> None:
         """Report the time and energy of a step to the parts' policies."""
-        starts = any(
-            part.pipeline.is_starting(outcome.step) for part in self.parts
-        )  # parts share the rank's processors
+        # parts share the processors of their rank
+        starts = any(part.pipeline.is_starting(outcome.step) for part in self.parts)
         time = StepTime(outcome.seconds, outcome.readings, step=outcome.step, starts=starts)
         for part in self.parts:
             part.pipeline.stepped(time)

@@ -191,7 +191,6 @@ _HIDDEN = 0.08  # share of a step
 _REBUILD = 4.0  # multiple of the middle window's traffic
 _HELD = np.array([0.5, 0.5, 0.7, 1.0, 0.2])  # prior of base, hidden, miss, rebuild, exponent (not its logarithm)
 _HELD_CLUSTER = np.array([0.5, 0.5])
-_AHEAD_TRIPS, _AHEAD_HIDDEN = 1.0, 1.0  # the same of pipelines that fetch whole steps ahead
 MIN_CELLS = 7
 
 
@@ -235,9 +234,9 @@ def fit_steps(cells: Mapping[str, Sequence[StepCell]]) -> dict[str, StepTimeMode
 def _ahead(start: Vector) -> Vector:
     """Return a start with one trip a step, and steps that hide as much fetching as they last."""
     ahead = start.copy()
-    ahead[CLUSTER.index("trips")] = np.log(_AHEAD_TRIPS)
+    ahead[CLUSTER.index("trips")] = np.log(1.0)
     of_datasets = ahead[len(CLUSTER) :].reshape(-1, len(OWN))
-    of_datasets[:, OWN.index("hidden_ms")] = of_datasets[:, OWN.index("base_ms")] + np.log(_AHEAD_HIDDEN)
+    of_datasets[:, OWN.index("hidden_ms")] = of_datasets[:, OWN.index("base_ms")]
     return ahead
 
 

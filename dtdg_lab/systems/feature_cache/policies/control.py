@@ -222,12 +222,12 @@ class CacheControl:
         warm = boundary.step < warm_until
         seconds = [step.seconds for step in boundary.stepped]
         clean = [step.seconds for step in boundary.stepped if step.step < warm_until and not step.starts]
-        if self._is_starting and not clean and (warm or not self._clean_s):
-            self._clean_s += seconds
-        elif self._is_starting and clean:
-            self._clean_s, self._is_starting = clean, False
-        else:
+        if self._is_starting and clean:
+            self._clean_s, self._is_starting = [], False
+        if not self._is_starting:
             self._clean_s += clean
+        elif warm or not self._clean_s:
+            self._clean_s += seconds
         self._energy.end_interval([reading for step in boundary.stepped for reading in step.readings], is_clean=warm)
         self._since_s += seconds
         return max(fmean(self._since_s), MIN_S) if self._since_s else self._base_s

@@ -50,8 +50,10 @@ class Ranking:
 
     @property
     def alike(self) -> tuple[str, ...]:
-        """The systems that are indistinguishable from the best one."""
+        """The systems that are indistinguishable from the best: all, unless Friedman's test finds a difference."""
         best, *others = self.mean_ranks
+        if self.p_value > 1 - LEVEL:
+            return tuple(others)
         return tuple(
             system for system in others if self.mean_ranks[system] - self.mean_ranks[best] <= self.critical_difference
         )
@@ -63,7 +65,7 @@ class Ranking:
             f"By {NAMES.get(self.value, self.value)}, {best} has the best mean rank: {self.mean_ranks[best]:.1f} of "
             f"{len(self.mean_ranks)} systems over {len(self.problems)} problems."
         )
-        differs = f"(critical difference {self.critical_difference:.1f})"
+        differs = f"(critical difference {self.critical_difference:.1f}, p = {self.p_value:.2g} that all are alike)"
         others = join_words(list(self.alike))
         second = (
             f"It is indistinguishable from {others} {differs}."
@@ -71,7 +73,7 @@ class Ranking:
             else f"It is better than all others {differs}."
         )
         if self.unbeaten is None:
-            third = f"Friedman's test that all are alike has p = {self.p_value:.2g}."
+            third = "Persistence is not compared."
         elif self.unbeaten:
             third = f"Persistence is better than every system on {join_words(list(self.unbeaten))}."
         else:

@@ -6,7 +6,7 @@ import pytest
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.reproduction.cells import cells_of
 from dtdg_lab.reproduction.experiment import Experiment
-from dtdg_lab.reproduction.ranking import rank
+from dtdg_lab.reproduction.ranking import Ranking, rank
 from dtdg_lab.reproduction.rows import MeasuredRow
 
 PROBLEMS = ["a", "b", "c", "d", "e", "f"]
@@ -60,9 +60,16 @@ def test_the_system_that_is_always_first_is_better_than_the_last():
     assert ranking.unbeaten == ()
     assert ranking.sentences() == (
         "By test loss after equal seconds, first has the best mean rank: 1.0 of 3 systems over 6 problems.",
-        "It is indistinguishable from second (critical difference 1.4).",
+        "It is indistinguishable from second (critical difference 1.4, p = 0.0025 that all are alike).",
         "Some system is better than persistence on every problem.",
     )
+
+
+@pytest.mark.parametrize(("p_value", "alike"), [(0.07, ("second",)), (0.04, ())])
+def test_no_system_is_better_where_all_may_be_alike(p_value, alike):
+    """Nemenyi's test presumes that Friedman's has found a difference."""
+    ranking = Ranking("test_loss", {}, {"first": 1.0, "second": 5.0}, 2.0, p_value, {}, None)
+    assert ranking.alike == alike
 
 
 def test_problems_in_which_persistence_wins_are_named():

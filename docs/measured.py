@@ -25,6 +25,7 @@ LABELS = {
     "cell_out": "one cell left out",
     "condition_out": "one condition left out",
     "epoch_j": "energy of an epoch",
+    "exponent_of_memory": "exponent of memory",
     "first_s": "empty caches",
     "fitted": "fitted",
     "lab_bytes": "memory of this lab",
@@ -40,7 +41,10 @@ LABELS = {
     "regret_condition_out": "regret of the law's window, condition left out",
     "regret_middle": "regret of W = 16",
     "seconds": "time",
+    "size": "largest size",
     "step_bytes": "memory of a step",
+    "taken_bytes": "memory",
+    "taken_s": "time",
     "window_out": "one window left out",
 }
 

@@ -62,6 +62,7 @@ class LiveForecast:
         self._quickest_s = np.full(num_others, np.inf)  # seconds of each owner's fastest fetch so far
         self._least = np.full(num_others, np.inf)  # each owner's lowest seconds per byte so far
         self._counted: list[_Counts] = []  # by action, of the batches after the last decision
+        self._capacity = 0  # of the cache that they were counted for
 
     def observe(self, boundary: Boundary, known_counts: Sequence[int] | None = None) -> None:
         """Add the fetches since the last boundary.
@@ -106,8 +107,8 @@ class LiveForecast:
             base_s: seconds of a step without waiting.
             late_s: (P - 1,) estimated current delay of each owner's replies.
             decision_cpu_s: processor seconds of a decision.
-            recounts: False to use the counts of the last forecast, if there is one: batches are drawn alike, and
-                counting takes longer than the rest.
+            recounts: False to use the counts of the last forecast, if there is one for this size of cache: batches are
+                drawn alike, and counting takes longer than the rest.
         """
         if not all(self._recent):
             return None
@@ -116,8 +117,8 @@ class LiveForecast:
         )
         self._least = np.minimum(self._least, lines[:, 1])
         more_s, throttled = np.maximum(lines[:, 0] - self._quickest_s, 0.0), lines[:, 1] - self._least
-        if recounts:
-            self._counted = []
+        if recounts or ahead.capacity != self._capacity:
+            self._counted, self._capacity = [], ahead.capacity
 
         def links(delays_s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
             self._counted = self._counted or self._count(ahead)

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,13 @@ import torch
 import dtdg_lab as lab
 from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import ConfigError, DataError, LabError, RunFailedError, RunStoreError, UnsupportedError
+from dtdg_lab.engine.capabilities import StepOutcome
 from dtdg_lab.kernels.device_memory import DeviceMemory
 from dtdg_lab.network.patterns import make_pattern
 from dtdg_lab.network.traces import load_trace
 from dtdg_lab.systems.feature_cache import FAMILY
 from dtdg_lab.systems.feature_cache.pipeline import cache
+from dtdg_lab.systems.feature_cache.pipeline.observations import StepTime
 from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy
 from dtdg_lab.testing.training import RecordingRecorder, Trained
 from dtdg_lab.visualization.runs.curves import FETCHED, SENT, bytes_at
@@ -48,6 +51,20 @@ from tests.remote_training import (
 )
 from tests.tables import run_tables
 from tests.thinning import thinned
+
+
+def test_a_step_starts_as_long_as_the_pipeline_of_any_part_does() -> None:
+    told: list[StepTime] = []
+
+    def part(settled_from: int) -> SimpleNamespace:
+        return SimpleNamespace(
+            pipeline=SimpleNamespace(is_starting=lambda step: step < settled_from, stepped=told.append)
+        )
+
+    rank: Any = SimpleNamespace(parts=[part(1), part(3)])  # they share its processors
+    for step in range(5):
+        RemoteFeatureStrategy.on_step_end(rank, StepOutcome(step, 0.1, 0.0, (), {}))
+    assert [time.starts for time in told[::2]] == [True, True, True, False, False] and told[::2] == told[1::2]
 
 
 def test_recorded_links_can_be_replayed(tmp_path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from dtdg_lab.systems.feature_cache.policies.learned import (
     shipped_policy,
 )
 from dtdg_lab.systems.feature_cache.simulation.cases import comparison_cases
+from dtdg_lab.systems.feature_cache.simulation.comparison import compare
 from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
 from dtdg_lab.systems.feature_cache.simulation.training import (
     SHIPPED_TRAININGS,
@@ -178,9 +180,12 @@ def test_the_pipeline_that_makes_them_makes_the_same_again(name: str) -> None:
 
 @pytest.mark.slow
 @each_policy
-def test_a_shipped_policy_is_learned_again_from_its_seed(name: str) -> None:
-    shipped = learned_policy(4, name)
+def test_a_policy_learned_again_from_its_seed_is_as_good_as_the_shipped_one(name: str) -> None:
+    """Their decisions differ: on another processor other bits are rounded, and training goes another way."""
     again = CacheDQN(train_policy(4, shipped_training(name)))
-    states = recorded(shipped, 10_000)
-    same = shipped.values(states).argmax(axis=1) == again.values(states).argmax(axis=1)
-    assert same.mean() >= 0.99, same.mean()
+    rows = compare({"shipped": learned_policy(4, name), "again": again}, training_costs(4))
+    over_optimum = {
+        policy: fmean(1 + row.over_clairvoyant for row in rows if row.policy == policy)
+        for policy in ("shipped", "again")
+    }
+    assert over_optimum["again"] <= 1.02 * over_optimum["shipped"], over_optimum

@@ -30,7 +30,7 @@ class Heard:
 class Ahead:
     """Batches of which a window of W steps misses 10 W rows a step, and whose rebuild fetches 100."""
 
-    steps = 128
+    steps, capacity = 128, 1000
 
     def outlook(self, window: int, shares: np.ndarray) -> Outlook:
         return Outlook(window, np.array([1e4]), np.array([10.0 * window]), np.array([100.0]), 0)
@@ -93,6 +93,9 @@ def test_batches_are_counted_anew_at_decisions_alone() -> None:
         found.append((prediction.steps(np.zeros(1)).tolist(), ahead.outlooks))
     (first, once), (second, still_once), (third, twice) = found
     assert first == second == third and once == still_once and twice == 2 * once
+    ahead.capacity = 2000  # changed while training
+    larger = forecast.predict(ahead, base_s=1e-3, late_s=np.zeros(1), recounts=False)
+    assert larger is not None and larger.steps(np.zeros(1)).tolist() == first and ahead.outlooks == 3 * once
 
 
 def test_the_clean_line_is_that_of_the_fastest_fetches() -> None:

@@ -7,7 +7,7 @@ of each rank, by a forecast, over snapshots, and over ranks), live (an update of
 its ranks).
 
 Each size runs in a process of its own. A row has the seconds and the additional peak memory at the largest size, and
-exponents: e, where ten times the size takes 10^e times the time, between the last two sizes; n log n is 1.05 to 1.1.
+exponents: e, where ten times the size takes 10^e times the time, between the last two sizes; n log n is 1.07 to 1.16.
 Sizes end where the next one would take more than two minutes if time grew with the size.
 """
 

@@ -106,6 +106,8 @@ def means_of(
 ) -> str:
     """Return a table of an experiment's means over seeds, with their standard errors.
 
+    A seed's value is its mean over the axes that are neither down nor across.
+
     Args:
         name: the experiment, as ``paper/name``.
         value: number of its rows.
@@ -122,13 +124,19 @@ def means_of(
     ]
     if not rows:
         return "*Nothing has been measured yet.*\n"
-    values: dict[tuple[str, str], list[float]] = {}
+    values: dict[tuple[str, str], dict[int, list[float]]] = {}
     for row in rows:
-        values.setdefault((str(row.labels[down]), str(row.labels[across])), []).append(row.values[value])
+        of_seeds = values.setdefault((str(row.labels[down]), str(row.labels[across])), {})
+        of_seeds.setdefault(row.seed, []).append(row.values[value])
     columns = [column for column in map(str, experiment.over[across]) if any(key[1] == column for key in values)]
     lines = [f"| {down} | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
     for line in map(str, experiment.over[down]):
-        cells = [_mean_text(values[line, column]) if (line, column) in values else "-" for column in columns]
+        cells = [
+            _mean_text([fmean(of_seed) for of_seed in values[line, column].values()])
+            if (line, column) in values
+            else "-"
+            for column in columns
+        ]
         lines.append(f"| {line} | {' | '.join(cells)} |")
     baselines = {name: {row.values.get(name) for row in rows} for name in ("persistence_loss", "mean_loss")}
     common = [f"{name.removesuffix('_loss')} {min(each):.3f}" for name, each in baselines.items() if len(each) == 1]

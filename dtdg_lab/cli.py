@@ -26,8 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
     The code is 0 on success, 1 if a run failed, 2 if the command could not be carried out (with one message on stderr),
-    and 128 plus the signal's number if a signal interrupted a run. It is also 0 if the reader of a pipe, such as
-    ``head``, closes it early.
+    and 128 plus the signal's number if a signal interrupted a run, or Ctrl-C the command. It is also 0 if the reader of
+    a pipe, such as ``head``, closes it early.
     """
     parsed = _parser().parse_args(arguments)
     try:
@@ -46,6 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LabError as error:
         print(f"dtdg_lab {parsed.command}: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"dtdg_lab {parsed.command}: interrupted. What it had stored is kept.", file=sys.stderr)
+        return 128 + signal.SIGINT
 
 
 def _register(files: Sequence[str]) -> None:
@@ -193,7 +196,7 @@ def _add_train_policy(commands: Any) -> None:
     learn.add_argument(
         "--paper",
         action="store_true",
-        help="GreenDyGNN's protocol: 50,000 episodes, finite horizon, an update for each decision; half an hour",
+        help="GreenDyGNN's protocol: 50,000 episodes, finite horizon, an update for each decision; about an hour",
     )
     learn.add_argument("--episodes", type=_positive, help="episodes of 30 epochs (default: as for the shipped policy)")
     learn.add_argument("--horizon", choices=("finite", "endless"), help="whether a run's end has no value, or a value")
@@ -423,6 +426,8 @@ def _calibrate(parsed: argparse.Namespace) -> int:
     from dtdg_lab.cluster.calibrate_here import calibrate_here
     from dtdg_lab.cluster.session import Session
 
+    if (parsed.folder / "calibration.json").exists():
+        raise ConfigError(f"{parsed.folder} has a calibration already. Name another folder, or delete it.")
     config = _config(parsed.config, [*(() if parsed.config else CALIBRATED), *parsed.settings])
     sizes: dict[str, Any] = {**(QUICK if parsed.quick else {}), "progress": sys.stderr.isatty()}
     if config.ranks > 1:
@@ -443,6 +448,8 @@ def _train_policy(parsed: argparse.Namespace) -> int:
 
     if parsed.paper and parsed.name != PAPER_TRAINING.name:
         raise ConfigError(f"--paper trains {PAPER_TRAINING.name}, not {parsed.name}. Leave out one of the two options.")
+    if parsed.out.exists() and not parsed.resume:
+        raise ConfigError(f"{parsed.out} exists already. Name another file, or delete it.")
     changes = {
         "episodes": parsed.episodes,
         "horizon": parsed.horizon,

@@ -44,9 +44,10 @@ def format_verdicts(experiments: Sequence[Experiment], device: str = "cpu") -> s
             lines += [f"  {' '.join(ranking.sentences())}" for ranking in rankings] or [f"  {MISSING}"]
         for verdict in judge(experiment, rows, device):
             counts[verdict.decision] += not verdict.claim.of_lab
-            lines.append(f"  {verdict.decision:22} {verdict.claim.text}: {measured_text(verdict)}")
+            counted = " (not counted)" * verdict.claim.of_lab
+            lines.append(f"  {verdict.decision:22} {verdict.claim.text}: {measured_text(verdict)}{counted}")
             lines.append(f"  {'':22} paper: {verdict.claim.paper.text}")
-    if counts:
+    if counts.total():
         summary = ", ".join(decided_text(decision, counts[decision]) for decision in VERDICTS if counts[decision])
         lines.append(f"{counts.total()} claim{'s' * (counts.total() != 1)} of the papers: {summary}.")
     return "\n".join(lines)

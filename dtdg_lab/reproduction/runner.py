@@ -130,7 +130,10 @@ def run_experiments(
             work = planned
             for cell in planned.missing:
                 if time.monotonic() + work.seconds_of(cell) > deadline_s:
-                    say(f"{work.experiment.id}: {cell} does not fit into the rest of {hours:g} hours")
+                    say(
+                        f"{work.experiment.id}: {cell} does not fit into the rest of {hours:g} hours. The same command "
+                        "continues there."
+                    )
                     break
                 if (commit_now := clean_commit()) != commit:
                     raise ConfigError(

@@ -141,7 +141,7 @@ def judge_claim(
     needed = {cell.key: cell for cell in (*ours, *rivals)}
     missing = sum(key not in rows for key in needed)
     if missing or not ours:
-        return ClaimVerdict(claim, MISSING, f"{missing} of {len(needed)} cells")
+        return ClaimVerdict(claim, MISSING, f"{missing} of {len(needed)} cells are missing")
     comparisons = _comparisons(claim, experiment, ours, rivals, rows)
     counted = [comparison for comparison in comparisons if not comparison.left_out]
     if not counted:

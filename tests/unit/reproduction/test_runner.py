@@ -213,7 +213,8 @@ def test_nothing_starts_that_would_end_too_late(folder):
     lines = []
     assert run_experiments(works_of(folder, "table2"), hours=0.02, say=lines.append) == 0
     assert lines == [
-        f"paper_{folder.parent.parent.name}/table2: side ours, seed 0 does not fit into the rest of 0.02 hours"
+        f"paper_{folder.parent.parent.name}/table2: side ours, seed 0 does not fit into the rest of 0.02 hours. "
+        "The same command continues there."
     ]
 
 

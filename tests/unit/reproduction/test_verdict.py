@@ -183,7 +183,7 @@ def test_no_more_is_asked_beside_the_rival_that_has_least():
 def test_a_missing_cell_decides_nothing():
     experiment = experiment_of(CLAIM)
     (found,) = judge(experiment, rows_of(experiment, costs(ours={"x": 0.5, "y": 0.5}))[1:])
-    assert (found.decision, found.reason) == (MISSING, "1 of 12 cells")
+    assert (found.decision, found.reason) == (MISSING, "1 of 12 cells are missing")
 
 
 def test_a_row_that_was_measured_under_another_rule_decides_nothing():
@@ -268,7 +268,7 @@ def test_times_of_several_machines_are_not_compared():
         replace(row, machine=row.machine | {"cpu": "b"}) if row.labels["side"] == "b" else row for row in rows[:-1]
     ]
     (found,) = judge(experiment, [*elsewhere, rows[-1]])
-    assert (found.decision, found.reason) == (MISSING, "5 of 12 cells")
+    assert (found.decision, found.reason) == (MISSING, "5 of 12 cells are missing")
 
 
 def test_a_rival_of_zero_makes_no_ratio():

@@ -207,6 +207,9 @@ def test_a_policy_is_trained_with_a_protocol_and_resumed(tmp_path: Path, capsys:
     command = ["train-policy", "--paper", "--parts", "2", "--episodes", "4", "--updates-per-decision", "1/8"]
     assert main([*command, "--out", str(out)]) == 0
     assert "4 episodes, finite horizon, an update for 8 decisions, reward ratio, seed 0" in capsys.readouterr().out
+    before = out.read_bytes()
+    assert main([*command, "--out", str(out)]) == 2
+    assert "exists already" in capsys.readouterr().err and out.read_bytes() == before
     assert main([*command, "--out", str(out), "--resume"]) == 0
     assert main([*command, "--out", str(out), "--resume", "--horizon", "endless"]) == 2
     assert "a policy of another training" in capsys.readouterr().err
@@ -246,6 +249,21 @@ def test_a_machine_is_calibrated_with_settings_of_the_command(
     assert (config.system, config.parts, folder) == ("fixed-window", 2, tmp_path / "here")
     assert len(sizes["windows"]) + len(sizes["conditions"]) == 8 and sizes["runs_dir"] == tmp_path
     assert "train-policy --calibration" in capsys.readouterr().out
+    folder.mkdir()
+    (folder / "calibration.json").touch()
+    assert main(["calibrate", str(folder), "--quick"]) == 2 and len(asked) == 1
+    assert "has a calibration already" in capsys.readouterr().err
+
+
+def test_an_interrupted_command_says_so_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train_policy(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dtdg_lab.systems.feature_cache.simulation.training.train_policy", train_policy)
+    assert main(["train-policy", "--out", str(tmp_path / "policy.npz")]) == 130
+    assert capsys.readouterr().err == "dtdg_lab train-policy: interrupted. What it had stored is kept.\n"
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@
 ``benchmarks/results/quick``, which ``--keep`` writes, or with ``--full`` in ``benchmarks/results``: whole benchmarks
 have larger graphs. A row gets a mark if its median fell by more than 15 % and everything measured now lies beyond
 everything stored. A time measured once has no interval, and so no mark; a number of bytes needs none. The exit code
-stays 0, since machines and their load differ. Where a case has ratios, only these are compared. Results of another
-machine, or of this one when a loop in Python took 15 % more or less time before the benchmark, are compared by ratios
-alone.
+stays 0, since machines and their load differ. Where a case has ratios, only these are compared. Of results from
+this machine when a loop in Python took 15 % more or less time, ratios alone are compared; beside those of another
+machine they are shown and never marked.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from typing import Any
 import result_files
 
 FELL = 0.15
+ANOTHER = ", another machine"  # even ratios differ between processors, so they are shown and not marked
 SCRIPTS = Path(__file__).resolve().parent
 LIMIT_S = 300  # of a quick benchmark; a full one has none
 # What is run of each, besides all that --quick has; growth is left out, since exponents are no speed
@@ -65,7 +66,7 @@ class Compared:
         now: its median.
         stored: likewise, in the stored row; None without one.
         worse: by which share it fell, below 0 where it rose; None where it is not judged.
-        apart: whether everything measured now is worse than everything stored.
+        apart: whether everything measured now is worse than everything stored; never for rows of another machine.
         about: commit, date and machine of the stored row.
     """
 
@@ -121,7 +122,7 @@ def compare(
             worse = None if change is None else (-change if senses[what] else change)
             about = f"{of['commit']} {of['date']}{other}" if stored is not None else ""
             lower, higher = (of_now, of_stored) if senses[what] else (of_stored, of_now)
-            is_known = all(_is_counted_or_repeated(values) for values in (of_now, of_stored))
+            is_known = other != ANOTHER and all(_is_counted_or_repeated(values) for values in (of_now, of_stored))
             apart = is_known and _end(lower, "max") < _end(higher, "min")
             yield Compared(where, case, what, now, stored, worse, apart, about)
 
@@ -139,7 +140,7 @@ def _end(values: Mapping[str, float], end: str) -> float:
 def _other_machine(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     """Why seconds are not compared: another machine, or this one at another speed; empty where they are."""
     if any(there.get(each) != here.get(each) for each in ("processor", "cores")):
-        return ", another machine"
+        return ANOTHER
     before, now = there.get("loop_ms"), here.get("loop_ms")
     if not before or not now:
         return ", at an unknown speed"

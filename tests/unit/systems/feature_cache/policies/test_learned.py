@@ -181,7 +181,7 @@ def test_the_pipeline_that_makes_them_makes_the_same_again(name: str) -> None:
 @pytest.mark.slow
 @each_policy
 def test_a_policy_learned_again_from_its_seed_is_as_good_as_the_shipped_one(name: str) -> None:
-    """Their decisions differ: on another processor other bits are rounded, and training goes another way."""
+    """Their decisions differ: the shipped ones were learned by an earlier implementation, which rounded otherwise."""
     again = CacheDQN(train_policy(4, shipped_training(name)))
     rows = compare({"shipped": learned_policy(4, name), "again": again}, training_costs(4))
     over_optimum = {

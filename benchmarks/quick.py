@@ -122,8 +122,8 @@ def compare(
             worse = None if change is None else (-change if senses[what] else change)
             about = f"{of['commit']} {of['date']}{other}" if stored is not None else ""
             lower, higher = (of_now, of_stored) if senses[what] else (of_stored, of_now)
-            is_known = other != ANOTHER and all(_is_counted_or_repeated(values) for values in (of_now, of_stored))
-            apart = is_known and _end(lower, "max") < _end(higher, "min")
+            is_known = all(_is_counted_or_repeated(values) for values in (of_now, of_stored))
+            apart = other != ANOTHER and is_known and _end(lower, "max") < _end(higher, "min")
             yield Compared(where, case, what, now, stored, worse, apart, about)
 
 

@@ -131,12 +131,8 @@ def means_of(
     columns = [column for column in map(str, experiment.over[across]) if any(key[1] == column for key in values)]
     lines = [f"| {down} | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
     for line in map(str, experiment.over[down]):
-        cells = [
-            _mean_text([fmean(of_seed) for of_seed in values[line, column].values()])
-            if (line, column) in values
-            else "-"
-            for column in columns
-        ]
+        means = [map(fmean, values.get((line, column), {}).values()) for column in columns]
+        cells = [_mean_text(list(of_seeds)) for of_seeds in means]
         lines.append(f"| {line} | {' | '.join(cells)} |")
     baselines = {name: {row.values.get(name) for row in rows} for name in ("persistence_loss", "mean_loss")}
     common = [f"{name.removesuffix('_loss')} {min(each):.3f}" for name, each in baselines.items() if len(each) == 1]
@@ -146,6 +142,8 @@ def means_of(
 
 
 def _mean_text(values: Sequence[float]) -> str:
+    if not values:
+        return "-"
     spread = f" ± {stdev(values) / math.sqrt(len(values)):.3f}" if len(values) > 1 else ""
     return f"{fmean(values):.3f}{spread}"
 

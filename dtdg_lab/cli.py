@@ -196,7 +196,7 @@ def _add_train_policy(commands: Any) -> None:
     learn.add_argument(
         "--paper",
         action="store_true",
-        help="GreenDyGNN's protocol: 50,000 episodes, finite horizon, an update for each decision; about an hour",
+        help="GreenDyGNN's protocol: 50,000 episodes, finite horizon, an update for each decision; half an hour",
     )
     learn.add_argument("--episodes", type=_positive, help="episodes of 30 epochs (default: as for the shipped policy)")
     learn.add_argument("--horizon", choices=("finite", "endless"), help="whether a run's end has no value, or a value")
@@ -425,8 +425,9 @@ QUICK = {
 def _calibrate(parsed: argparse.Namespace) -> int:
     from dtdg_lab.cluster.calibrate_here import calibrate_here
     from dtdg_lab.cluster.session import Session
+    from dtdg_lab.systems.feature_cache.calibration.study import ABOUT
 
-    if (parsed.folder / "calibration.json").exists():
+    if (parsed.folder / ABOUT).exists():
         raise ConfigError(f"{parsed.folder} has a calibration already. Name another folder, or delete it.")
     config = _config(parsed.config, [*(() if parsed.config else CALIBRATED), *parsed.settings])
     sizes: dict[str, Any] = {**(QUICK if parsed.quick else {}), "progress": sys.stderr.isatty()}

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from statistics import fmean, stdev
 
 import pytest
 
@@ -80,6 +81,24 @@ def test_the_default_window_has_more_error_than_recent_only_with_three_seeds():
     )
     assert len(ladder) == len(recent) == 3 and sum(ladder) > sum(recent)
     assert "with the first three seeds the default is worse" in (ROOT / "docs" / "flaredtdg.md").read_text()
+
+
+def test_the_error_of_a_mean_is_over_seeds_and_not_over_other_axes():
+    import claims
+
+    rows = [
+        row
+        for row in read_rows(EXPERIMENTS / "dygnex" / "results" / "table4.json")
+        if (row.labels["model"], row.labels["system"]) == ("gatlstm", "esdg")
+    ]
+    seeds = [fmean(row.values["imbalance"] for row in rows if row.seed == seed) for seed in range(3)]
+    cell = f"{fmean(seeds):.3f} ± {stdev(seeds) / 3**0.5:.3f}"
+    (line,) = (
+        line
+        for line in claims.means_of("dygnex/table4", "imbalance", down="model", across="system").splitlines()
+        if line.startswith("| gatlstm")
+    )
+    assert line.endswith(f"| - | {cell} |")  # BLAD has no GAT-LSTM
 
 
 def test_the_readme_counts_the_claims_of_the_papers():

@@ -22,8 +22,10 @@ def test_claims_of_the_lab_are_listed_and_not_counted(tmp_path):
         claims=claims,
     )
     lines = format_verdicts([experiment]).splitlines()
-    assert sum("too large" in line for line in lines) == 2
+    assert [line.endswith("too large (not counted)") for line in lines if "too large" in line] == [False, True]
     assert lines[-1] == "1 claim of the papers: 1 cannot be tested here."
+    ours_alone = experiment.model_copy(update={"claims": experiment.claims[1:]})
+    assert "claims of the papers" not in format_verdicts([ours_alone])
 
 
 @pytest.mark.parametrize(

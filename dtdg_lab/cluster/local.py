@@ -98,6 +98,13 @@ def train_here(
                 stack.callback(Pulse(directory.live).close)
                 state = _train(config, directory, stack, signals, progress=progress, bench=bench)
         except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                directory.mark_interrupted(1, "SIGINT", rank=0)
+                status = directory.recorded_status()
+                finish(directory, "interrupted", status["reason"], 0, attempt=1)
+                if deliver:
+                    raise
+                raise RunInterruptedError(f"run {directory.id} was {status['reason']}", "SIGINT") from error
             if signals.received is None:
                 reason, lacks_memory = error_text(error), is_out_of_memory(error)
                 if lacks_memory:

@@ -13,7 +13,7 @@ from dtdg_lab.cluster import local
 from dtdg_lab.cluster.devices import DeviceReport
 from dtdg_lab.cluster.local import train
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.core.errors import ConfigError, RunFailedError
+from dtdg_lab.core.errors import ConfigError, RunFailedError, RunInterruptedError
 from dtdg_lab.runs.stored_run import open_run
 from dtdg_lab.systems.snapshot_groups.strategy import SnapshotGroupStrategy
 
@@ -32,6 +32,21 @@ def test_a_lack_of_memory_is_explained_with_a_setting_that_lowers_it(
     (folder,) = tmp_path.iterdir()
     summary = open_run(folder).summary
     assert summary["status"] == "failed" and "lab.train(config.replace(group_window=" in summary["reason"]
+
+
+@pytest.mark.parametrize(("deliver", "error"), [(True, KeyboardInterrupt), (False, RunInterruptedError)])
+def test_a_run_that_is_interrupted_by_hand_is_stored_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deliver: bool, error: type[BaseException]
+) -> None:
+    def compute(self: SnapshotGroupStrategy, *given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SnapshotGroupStrategy, "compute", compute)
+    with pytest.raises(error):
+        local.train_here(CONFIG, runs_dir=tmp_path, deliver=deliver)
+    (folder,) = tmp_path.iterdir()
+    summary = open_run(folder).summary
+    assert summary["status"] == "interrupted" and summary["reason"].startswith("interrupted by SIGINT at step 0")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

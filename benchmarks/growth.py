@@ -34,6 +34,7 @@ import result_files
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import LabError
+from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.partition.base import make_partition, reads_file
@@ -208,6 +209,19 @@ def row_of(subject: Subject) -> dict[str, Any]:
     return {**row, "note": note} if note else row
 
 
+def _line(row: dict[str, Any]) -> str:
+    """Return a row as a line of a terminal."""
+    parts = [f"{row['subject']} over {row['over']}"]
+    if "size" in row:
+        parts.append(
+            f"{row['size']:,}: {format_seconds(row['taken_s'])}, {format_bytes(row['taken_bytes'])} more memory"
+        )
+    exponents = [row.get("exponent"), row.get("exponent_of_memory")]
+    texts = ["below what is measured" if each is None else f"{each:.2f}" for each in exponents]
+    parts += [f"exponents: time {texts[0]}, memory {texts[1]}"] * ("exponent" in row)
+    return "; ".join([*parts, *filter(None, [row.get("note")])])
+
+
 def _exponent(found: Sequence[tuple[int, float, float]], column: int, least: float) -> float | None:
     (small, *_), (large, *_) = found[-2:]
     less, more = found[-2][column], found[-1][column]
@@ -236,7 +250,7 @@ def main() -> None:
         for subject in subjects(short, quick=given.quick):
             if not given.parts or subject.part in given.parts:
                 row = row_of(subject)
-                print(subject.part, row, flush=True)
+                print(f"{subject.part}: {_line(row)}", flush=True)
                 rows.setdefault(subject.part, []).append(row)
     result_files.write(given, result_files.machine(), rows)
 

@@ -18,9 +18,9 @@ from statistics import fmean, stdev
 
 from gallery import figure_html
 
-from dtdg_lab.reproduction.effects import claim_effects, comparison_text
+from dtdg_lab.reproduction.effects import claim_effects
 from dtdg_lab.reproduction.experiment import Experiment, read_experiments
-from dtdg_lab.reproduction.listing import EXPERIMENTS, gain_text, measured_text
+from dtdg_lab.reproduction.listing import EXPERIMENTS, comparison_rows, decision_text, measured_text
 from dtdg_lab.reproduction.ranking import NAMES, rank
 from dtdg_lab.reproduction.rows import MeasuredRow, read_rows
 from dtdg_lab.reproduction.verdict import (
@@ -49,7 +49,8 @@ ANSWER = re.compile(r"^<!-- answer ([a-z0-9_/-]+): ([a-z0-9, -]+?) -->$", re.M)
 DIFFERENCES = re.compile(r"^<!-- differences ([a-z0-9_/-]+) -->$", re.M)
 SENTENCE = (
     "Of {total} claims of the five papers, {holds} hold here, {partly} hold partly, {fails} do not hold here, "
-    "{untestable} cannot be tested here, and {missing} have not been measured yet."
+    "{untestable} cannot be tested here, and {missing} have not been measured yet. For {lacking} of those that hold "
+    "partly or do not hold, the effect is not established: its 95 % interval over seeds includes no gain."
 )
 Judged = tuple[Experiment, ClaimVerdict]
 
@@ -173,14 +174,16 @@ def answer_of(name: str, claims: Sequence[str]) -> str:
     for claim in claims:
         verdict = verdicts[claim]
         text = verdict.claim.text.split(": ", 1)[-1]
-        parts.append(f"{text}: {measured_text(verdict)} (**{verdict.decision}**)")
+        parts.append(f"{text}: {measured_text(verdict)} (**{decision_text(verdict)}**)")
     return f"{'; '.join(parts)}.\n"
 
 
 def sentence() -> str:
     """Return how many claims hold, hold partly and do not."""
-    counts = Counter(verdict.decision for _, verdict in _judged(()) if not verdict.claim.of_lab)
+    verdicts = [verdict for _, verdict in _judged(()) if not verdict.claim.of_lab]
+    counts = Counter(verdict.decision for verdict in verdicts)
     return SENTENCE.format(
+        lacking=sum(verdict.lacks_effect for verdict in verdicts),
         total=counts.total(),
         holds=counts[HOLDS],
         partly=counts[PARTLY],
@@ -221,7 +224,7 @@ def _table(judged: Sequence[Judged]) -> str:
             f"{claim.text} ({experiment.source})",
             claim.paper.text,
             measured_text(verdict),
-            f"**{verdict.decision}**{', not counted' * claim.of_lab}",
+            f"**{decision_text(verdict)}**{' (not counted)' * claim.of_lab}",
             f"`dtdg-lab reproduce {experiment.id}`",
         )
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
@@ -235,22 +238,8 @@ def _details(judged: Judged) -> str:
         return ""
     lines = [f'??? note "{experiment.source}: {verdict.claim.text}"', "", f"    {experiment.protocol}", ""]
     lines += ["    | comparison | ours | rival | gain |", "    |---|---|---|---|"]
-    for comparison in verdict.comparisons:
-        if comparison.left_out:
-            cells = ["-", "-", f"left out: {comparison.left_out}"]
-        else:
-            bound = " (a bound)" if comparison.censored else ""
-            cells = [_spread(comparison.ours_values), _spread(comparison.rival_values)]
-            cells.append(gain_text(verdict, comparison.gain) + bound)
-        lines.append(f"    | {' | '.join([comparison_text(comparison), *cells])} |")
+    lines += [f"    | {' | '.join(cells)} |" for cells in comparison_rows(verdict)]
     return "\n".join(lines)
-
-
-def _spread(values: Sequence[float]) -> str:
-    if not values:
-        return "-"
-    middle = sum(values) / len(values)
-    return f"{middle:.4g}" + (f" ({min(values):.4g} to {max(values):.4g})" if min(values) < max(values) else "")
 
 
 def _origins(judged: Sequence[Judged]) -> str:

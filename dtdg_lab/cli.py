@@ -222,7 +222,9 @@ def _add_reproduce(commands: Any) -> None:
     )
     reproduced.add_argument("names", nargs="*", metavar="NAME", help="a paper, or one of its tables: dynahb/table2")
     reproduced.add_argument("--all", action="store_true", help="measure what is missing of all papers")
-    reproduced.add_argument("--list", action="store_true", help="only list what is missing, and the verdicts")
+    reproduced.add_argument(
+        "--list", action="store_true", help="only list what is missing, and the verdicts; of NAMEs also each comparison"
+    )
     reproduced.add_argument("--again", action="store_true", help="measure failed cells again")
     reproduced.add_argument("--hours", type=float, help="start nothing that would probably end later")
     reproduced.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="(default: cpu)")
@@ -371,6 +373,8 @@ def _demo(parsed: argparse.Namespace) -> int:
 
 def _report(run: Any, as_json: bool) -> int:
     """Print the result of a run and the path of its report; return 1 if it failed, otherwise 0."""
+    from dtdg_lab.core.units import format_joules
+
     summary, splits = run.summary, ("train", "validation", "test")
     if as_json:
         print(json.dumps(summary, indent=2, default=str))
@@ -378,6 +382,10 @@ def _report(run: Any, as_json: bool) -> int:
         losses = {split: summary.get(f"{split}_loss") for split in splits}
         print(f"{summary['status']}: {summary['epochs']} epochs, {summary['steps']} steps")
         print("loss: " + ", ".join(f"{split} {loss:.4g}" for split, loss in losses.items() if loss is not None))
+        if summary.get("persistence_loss") is not None:
+            print(f"persistence, which predicts no change: {summary['persistence_loss']:.4g}")
+        joules = [f"{format_joules(each)} {source}" for source, each in (summary.get("energy_j") or {}).items()]
+        print(f"energy: {', '.join(joules) or 'unknown'}")
     print(f"report: {Path(run.path) / 'report.html'}")
     return 0 if summary["status"] in ("finished", "stopped") else 1
 
@@ -530,7 +538,7 @@ def _reproduce(parsed: argparse.Namespace) -> int:
         for ending in (signal.SIGTERM, signal.SIGHUP):  # so that engines end, too: they would disturb the next start
             signal.signal(ending, lambda number, _: sys.exit(128 + number))
         run_experiments(works, hours=parsed.hours, say=lambda line: print(line, flush=True))
-    print(format_verdicts(experiments, parsed.device))
+    print(format_verdicts(experiments, parsed.device, details=parsed.list and bool(parsed.names)))
     return 0
 
 

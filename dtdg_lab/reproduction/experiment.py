@@ -214,6 +214,11 @@ class Experiment(_ExperimentPart):
         return f"{self.paper}/{self.name}"
 
     @property
+    def file(self) -> Path:
+        """Its own file."""
+        return self.folder / f"{self.name}.toml"
+
+    @property
     def rows_file(self) -> Path:
         """The file of its rows."""
         return self.folder / RESULTS / f"{self.name}.json"

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 
 from dtdg_lab.core.units import format_seconds
+from dtdg_lab.reproduction.effects import comparison_text
 from dtdg_lab.reproduction.experiment import Experiment
 from dtdg_lab.reproduction.ranking import rank
 from dtdg_lab.reproduction.rows import read_rows
@@ -32,8 +34,8 @@ def format_work(works: Sequence[Work]) -> str:
     return "\n".join([f"Missing, best value first (about {format_seconds(total_s)} in total):", *lines])
 
 
-def format_verdicts(experiments: Sequence[Experiment], device: str = "cpu") -> str:
-    """Return every claim with its verdict, and how often each verdict occurs."""
+def format_verdicts(experiments: Sequence[Experiment], device: str = "cpu", *, details: bool = False) -> str:
+    """Return every claim with its verdict, and how often each verdict occurs; with details also each comparison."""
     lines: list[str] = []
     counts: Counter[str] = Counter()
     for experiment in experiments:
@@ -45,12 +47,43 @@ def format_verdicts(experiments: Sequence[Experiment], device: str = "cpu") -> s
         for verdict in judge(experiment, rows, device):
             counts[verdict.decision] += not verdict.claim.of_lab
             counted = " (not counted)" * verdict.claim.of_lab
-            lines.append(f"  {verdict.decision:22} {verdict.claim.text}: {measured_text(verdict)}{counted}")
-            lines.append(f"  {'':22} paper: {verdict.claim.paper.text}")
+            lines.append(f"  {decision_text(verdict):35} {verdict.claim.text}: {measured_text(verdict)}{counted}")
+            lines.append(f"  {'':35} paper: {verdict.claim.paper.text}")
+            if details:
+                heading = f"comparison | ours | rival | gain ({verdict.claim.value})"
+                table = [heading, *(" | ".join(cells) for cells in comparison_rows(verdict))]
+                lines += [f"  {'':35} {line}" for line in table if verdict.comparisons]
     if counts.total():
         summary = ", ".join(decided_text(decision, counts[decision]) for decision in VERDICTS if counts[decision])
         lines.append(f"{counts.total()} claim{'s' * (counts.total() != 1)} of the papers: {summary}.")
     return "\n".join(lines)
+
+
+def decision_text(verdict: ClaimVerdict) -> str:
+    """Return a decision, and whether the effect behind it is within what seeds differ by."""
+    return verdict.decision + ", not established" * verdict.lacks_effect
+
+
+def comparison_rows(verdict: ClaimVerdict) -> list[tuple[str, str, str, str]]:
+    """Return, for each comparison, its axes, ours, the rival, and the gain or why it does not count."""
+    return [
+        (
+            comparison_text(comparison),
+            _spread_text(comparison.ours_values),
+            _spread_text(comparison.rival_values),
+            f"left out: {comparison.left_out}"
+            if comparison.left_out
+            else gain_text(verdict, comparison.gain) + " (a bound)" * comparison.censored,
+        )
+        for comparison in verdict.comparisons
+    ]
+
+
+def _spread_text(values: Sequence[float]) -> str:
+    """Return the mean of seeds, with the least and the greatest if they differ."""
+    if not values:
+        return "-"
+    return f"{fmean(values):.4g}" + (f" ({min(values):.4g} to {max(values):.4g})" if min(values) < max(values) else "")
 
 
 def measured_text(verdict: ClaimVerdict) -> str:

@@ -80,10 +80,32 @@ def read_rows(file: Path) -> list[MeasuredRow]:
 def locked(folder: Path) -> Iterator[None]:
     """Keep a folder of rows to this process until the rows that were read are written."""
     folder.mkdir(exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with _lock(folder, wait=True):
         yield
+
+
+@contextmanager
+def measured_here(experiment_file: Path) -> Iterator[bool]:
+    """Tell whether this process alone measures an experiment, and keep others from it until the end of the block.
+
+    Args:
+        experiment_file: its file of claims and settings.
+    """
+    with _lock(experiment_file, wait=False) as is_alone:
+        yield is_alone
+
+
+@contextmanager
+def _lock(path: Path, *, wait: bool) -> Iterator[bool]:
+    """Lock a file or folder, and tell whether that succeeded; the system unlocks it if the process ends."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
     finally:
         os.close(descriptor)
 

@@ -20,7 +20,7 @@ from dtdg_lab.core.units import format_seconds
 from dtdg_lab.reproduction.cells import ExperimentCell, cells_of
 from dtdg_lab.reproduction.experiment import TRAIN, Experiment
 from dtdg_lab.reproduction.procedures import load_procedure
-from dtdg_lab.reproduction.rows import MeasuredRow, locked, read_rows, write_rows
+from dtdg_lab.reproduction.rows import MeasuredRow, locked, measured_here, read_rows, write_rows
 from dtdg_lab.reproduction.timing_lock import timing_lock, wait_until_idle
 from dtdg_lab.reproduction.training import CellTrainer
 from dtdg_lab.runs.environment import describe_environment
@@ -126,26 +126,43 @@ def run_experiments(
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dtdg-lab-reproduce-")))
         trainer = stack.enter_context(CellTrainer(folder))
-        for planned in works:
-            work = planned
-            for cell in planned.missing:
-                if time.monotonic() + work.seconds_of(cell) > deadline_s:
-                    say(
-                        f"{work.experiment.id}: {cell} does not fit into the rest of {hours:g} hours. The same command "
-                        "continues there."
-                    )
-                    break
-                if (commit_now := clean_commit()) != commit:
-                    raise ConfigError(
-                        f"the checkout went from commit {commit} to {commit_now} while it was measured, so rows could "
-                        "not say what ran. Measure in a checkout of its own: git worktree add ../measure."
-                    )
-                row = _measure(work, cell, trainer, commit, say)
-                work = replace(work, rows=(*work.rows, row))
-                _store(work, row)
-                count += 1
-                say(f"{work.experiment.id}: {cell}: {row.failed or format_seconds(row.seconds)}")
+        for work in works:
+            with measured_here(work.experiment.file) as is_alone:
+                if is_alone:
+                    count += _run_work(work, trainer, commit, deadline_s=deadline_s, hours=hours, say=say)
+                elif work.missing:
+                    say(f"{work.experiment.id}: left out, since another process measures it now")
     return count
+
+
+def _run_work(
+    planned: Work,
+    trainer: CellTrainer,
+    commit: str,
+    *,
+    deadline_s: float,
+    hours: float | None,
+    say: Callable[[str], None],
+) -> int:
+    """Measure the missing cells of an experiment until the deadline, and return their number."""
+    work = planned
+    for cell in planned.missing:
+        if time.monotonic() + work.seconds_of(cell) > deadline_s:
+            say(
+                f"{work.experiment.id}: {cell} does not fit into the rest of {hours:g} hours. The same command "
+                "continues there."
+            )
+            break
+        if (commit_now := clean_commit()) != commit:
+            raise ConfigError(
+                f"the checkout went from commit {commit} to {commit_now} while it was measured, so rows could "
+                "not say what ran. Measure in a checkout of its own: git worktree add ../measure."
+            )
+        row = _measure(work, cell, trainer, commit, say)
+        work = replace(work, rows=(*work.rows, row))
+        _store(work, row)
+        say(f"{work.experiment.id}: {cell}: {row.failed or format_seconds(row.seconds)}")
+    return len(work.rows) - len(planned.rows)
 
 
 def _measure(

@@ -19,6 +19,9 @@ cannot be tested    the experiment says why, or no comparison counts: cells fail
 not run             rows are missing, or were measured when the claim had another rule, or on several machines where a
                     clock decides.
 =================== ====================================================================================================
+
+An effect is established if its pooled interval leaves out that there is none. A claim can hold partly, or not hold,
+by an effect that is not established.
 """
 
 from __future__ import annotations
@@ -98,6 +101,13 @@ class ClaimVerdict:
     high: float | None = None
     seeds: int = 0
     is_modelled: bool = False
+
+    @property
+    def lacks_effect(self) -> bool:
+        """Whether its rule looks for an effect, and the interval over seeds includes that there is none."""
+        if self.claim.rule not in ("less", "times", "points") or self.low is None or self.high is None:
+            return False
+        return self.low < self.claim.neutral < self.high
 
     @property
     def counted(self) -> tuple[ClaimComparison, ...]:

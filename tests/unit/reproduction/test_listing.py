@@ -1,8 +1,8 @@
 import pytest
 
 from dtdg_lab.reproduction.experiment import Claim, Experiment
-from dtdg_lab.reproduction.listing import format_verdicts, measured_text
-from dtdg_lab.reproduction.verdict import FAILS, ClaimComparison, ClaimVerdict
+from dtdg_lab.reproduction.listing import comparison_rows, decision_text, format_verdicts, measured_text
+from dtdg_lab.reproduction.verdict import FAILS, PARTLY, ClaimComparison, ClaimVerdict
 
 
 def test_claims_of_the_lab_are_listed_and_not_counted(tmp_path):
@@ -26,6 +26,42 @@ def test_claims_of_the_lab_are_listed_and_not_counted(tmp_path):
     assert lines[-1] == "1 claim of the papers: 1 cannot be tested here."
     ours_alone = experiment.model_copy(update={"claims": experiment.claims[1:]})
     assert "claims of the papers" not in format_verdicts([ours_alone])
+
+
+@pytest.mark.parametrize(
+    ("rule", "gain", "low", "high", "text"),
+    [
+        ("less", 0.1, -0.1, 0.3, "holds partly, not established"),
+        ("less", 0.1, 0.01, 0.3, "holds partly"),
+        ("less", 0.1, None, None, "holds partly"),  # one seed
+        ("times", 1.1, 0.9, 1.3, "holds partly, not established"),
+        ("times", 0.1, 0.0, 0.3, "holds partly"),  # every seed is slower
+        ("equal", 0.0, -0.1, 0.1, "holds partly"),  # no effect is what it claims
+    ],
+)
+def test_an_effect_is_not_established_if_its_interval_includes_none(rule, gain, low, high, text):
+    claim = Claim(
+        name="a", text="a", rule=rule, value="v", ours={"side": "a"}, rival={"side": "b"}, paper={"size": 2, "text": ""}
+    )
+    assert decision_text(ClaimVerdict(claim, PARTLY, "", (), gain, low, high, 3)) == text
+
+
+def test_comparisons_are_listed_with_the_numbers_of_both_sides_or_why_they_do_not_count():
+    claim = Claim(
+        name="a",
+        text="a",
+        rule="times",
+        value="near_s",
+        ours={"side": "a"},
+        rival={"side": "b"},
+        paper={"size": 2, "text": ""},
+    )
+    counted = ClaimComparison({"dataset": "one"}, {}, (1.0, 2.0), (3.0, 3.0), (3.0, 1.5), 2.121, censored=True)
+    verdict = ClaimVerdict(claim, PARTLY, "", (counted, ClaimComparison({"dataset": "two"}, {}, left_out="too large")))
+    assert comparison_rows(verdict) == [
+        ("one", "1.5 (1 to 2)", "3", "2.12 times (a bound)"),
+        ("two", "-", "-", "left out: too large"),
+    ]
 
 
 @pytest.mark.parametrize(

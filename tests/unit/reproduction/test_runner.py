@@ -9,7 +9,7 @@ from dtdg_lab.cluster.session_files import list_sessions
 from dtdg_lab.core.errors import ClusterError, ConfigError
 from dtdg_lab.reproduction import runner, timing_lock
 from dtdg_lab.reproduction.experiment import read_experiment
-from dtdg_lab.reproduction.rows import read_rows
+from dtdg_lab.reproduction.rows import measured_here, read_rows
 from dtdg_lab.reproduction.runner import list_work, run_experiments
 from dtdg_lab.reproduction.verdict import judge
 
@@ -181,6 +181,15 @@ def test_a_second_runner_keeps_the_rows_of_the_first(folder):
     with pytest.raises(KeyboardInterrupt):
         run_experiments([same], say=kill)
     assert len(read_rows(work.experiment.rows_file)) == 4
+
+
+def test_what_another_process_measures_is_left_out(folder):
+    (work,) = works_of(folder, "table2")
+    lines = []
+    with measured_here(work.experiment.file):
+        assert run_experiments([work], say=lines.append) == 0
+    assert lines == [f"{work.experiment.id}: left out, since another process measures it now"]
+    assert run_experiments([work], say=lines.append) == len(work.missing)
 
 
 def test_failed_cells_are_measured_again_on_request(folder):

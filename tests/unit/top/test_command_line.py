@@ -151,9 +151,11 @@ SETTINGS = {
 def test_run_trains_with_given_settings_and_prints_losses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts = [f"{name}={value}" for name, value in SETTINGS.items()]
     assert main(["run", "--set", *texts[:2], "--runs", str(tmp_path / "runs"), "--set", *texts[2:]]) == 0
-    status, losses, report = capsys.readouterr().out.splitlines()
+    status, losses, persistence, energy, report = capsys.readouterr().out.splitlines()
     assert status == "finished: 1 epochs, 4 steps"
     assert re.fullmatch(r"loss: train \S+, validation \S+, test \S+", losses)
+    assert re.fullmatch(r"persistence, which predicts no change: 0\.\d+", persistence)
+    assert re.fullmatch(r"energy: \S+ m?J \w+", energy)
     assert Path(report.removeprefix("report: ")).is_file()
 
 

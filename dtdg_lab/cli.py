@@ -433,11 +433,18 @@ QUICK = {
 def _calibrate(parsed: argparse.Namespace) -> int:
     from dtdg_lab.cluster.calibrate_here import calibrate_here
     from dtdg_lab.cluster.session import Session
+    from dtdg_lab.reproduction.timing_lock import BUSY_SHARE, busy_share
+    from dtdg_lab.systems.feature_cache.calibration.report import judge_fit
     from dtdg_lab.systems.feature_cache.calibration.study import ABOUT
 
     if (parsed.folder / ABOUT).exists():
         raise ConfigError(f"{parsed.folder} has a calibration already. Name another folder, or delete it.")
     config = _config(parsed.config, [*(() if parsed.config else CALIBRATED), *parsed.settings])
+    if (busy := busy_share()) > BUSY_SHARE:
+        print(
+            f"Other programs use {busy:.0%} of the processors: what is measured here includes them. End them first.",
+            file=sys.stderr,
+        )
     sizes: dict[str, Any] = {**(QUICK if parsed.quick else {}), "progress": sys.stderr.isatty()}
     if config.ranks > 1:
         with Session(ranks=config.ranks, runs_dir=parsed.runs) as session:
@@ -445,6 +452,7 @@ def _calibrate(parsed: argparse.Namespace) -> int:
     else:
         study = calibrate_here(config, parsed.folder, runs_dir=parsed.runs, **sizes)
     print(study.table())
+    print(judge_fit(study.calibration.errors()))
     print(
         f"{parsed.folder}: train a policy with it by: dtdg-lab train-policy --calibration {parsed.folder} "
         f"--parts {config.parts} --out FILE.npz"

@@ -59,6 +59,11 @@ def timing_lock(
         os.close(descriptor)
 
 
+def busy_share() -> float:
+    """Return the share of the processors that programs use now, measured for a second."""
+    return float(psutil.cpu_percent(interval=1.0)) / 100
+
+
 def wait_until_idle(*, patience_s: float = PATIENCE_S, waiting: Callable[[str], None] = lambda reason: None) -> float:
     """Wait until other programs leave the processors to a timed cell, and return the share that they still use.
 
@@ -66,7 +71,7 @@ def wait_until_idle(*, patience_s: float = PATIENCE_S, waiting: Callable[[str], 
         ClusterError: they do not.
     """
     deadline_s, said = time.monotonic() + patience_s, False
-    while (busy := psutil.cpu_percent(interval=1.0) / 100) > BUSY_SHARE:
+    while (busy := busy_share()) > BUSY_SHARE:
         if not said:
             waiting(f"waits, since other programs use {busy:.0%} of the processors")
             said = True

@@ -16,6 +16,7 @@ import pytest
 from dtdg_lab.cli import _config, main
 from dtdg_lab.cluster.session_files import SessionInfo
 from dtdg_lab.core.errors import ClusterError
+from dtdg_lab.systems.feature_cache.calibration.report import CellError
 
 
 def test_module_runs_and_shows_its_commands() -> None:
@@ -243,14 +244,18 @@ def test_a_machine_is_calibrated_with_settings_of_the_command(
 
     def calibrate_here(config: Any, folder: Path, **sizes: Any) -> Any:
         asked.append((config, folder, sizes))
-        return SimpleNamespace(table=lambda: "the table")
+        errors = [CellError("own", "clean", window, *6 * [float(window)]) for window in (1, 16)]
+        return SimpleNamespace(table=lambda: "the table", calibration=SimpleNamespace(errors=lambda: errors))
 
+    monkeypatch.setattr("dtdg_lab.reproduction.timing_lock.busy_share", lambda: 0.5)
     monkeypatch.setattr("dtdg_lab.cluster.calibrate_here.calibrate_here", calibrate_here)
     assert main(["calibrate", str(tmp_path / "here"), "--quick", "--set", "parts=2", "--runs", str(tmp_path)]) == 0
     ((config, folder, sizes),) = asked
     assert (config.system, config.parts, folder) == ("fixed-window", 2, tmp_path / "here")
     assert len(sizes["windows"]) + len(sizes["conditions"]) == 8 and sizes["runs_dir"] == tmp_path
-    assert "train-policy --calibration" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert "train-policy --calibration" in printed.out and "the fit is no better than this guess" in printed.out
+    assert "Other programs use 50% of the processors" in printed.err
     folder.mkdir()
     (folder / "calibration.json").touch()
     assert main(["calibrate", str(folder), "--quick"]) == 2 and len(asked) == 1

@@ -49,6 +49,22 @@ def mean_errors(errors: Sequence[CellError]) -> LeftOutErrors:
     return LeftOutErrors(*map(float, _percents(errors).abs().mean()))
 
 
+def judge_fit(errors: Sequence[CellError]) -> str:
+    """Return in words whether a fit predicts cells left out of it better than the baseline guess does."""
+    both = _percents(errors)[["cell_out_ms", "middle_ms"]].dropna()
+    off, middle_off = both.abs().mean()
+    found = (
+        f"Cells left out of the fit are predicted with a mean error of {off:.3g} %; the step at the measured window "
+        f"nearest to {MIDDLE}, without a fit, is off by {middle_off:.3g} % ({len(both)} cells)"
+    )
+    if not off < middle_off:
+        return (
+            f"{found}: the fit is no better than this guess, so a policy trained with it may choose wrong windows. End "
+            "other programs and measure again, with more steps."
+        )
+    return f"{found}."
+
+
 def largest_errors(errors: Sequence[CellError]) -> LeftOutErrors:
     """Return the largest error of any cell; NaN where none can be predicted."""
     return LeftOutErrors(*map(float, _percents(errors).abs().max()))

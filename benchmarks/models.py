@@ -1,13 +1,14 @@
 """Seconds and memory of a full-batch training epoch: this lab, PyG-Temporal and plain ports of the papers.
 
     python benchmarks/models.py [--quick] [--json FILE] [--keep] [--only NAME ...] [--workloads W1 W2] [--threads N]
-        [--device cuda]
+        [--alone] [--device cuda]
 
 One epoch is forward and backward over all snapshots and one Adam step; hidden width 32. Each contender runs in its
 own process with the same parameters. Epochs alternate, so that other load affects all, and the ratio is the peer's
 time over the lab's, pair by pair (above 1: the lab is faster). The floor is the epoch's matrix products alone
 (:mod:`peers.floor`), and ``over_floor`` the lab's time over theirs. Memory is the peak of resident memory, on a GPU
 of its allocator, beyond that after import and loading. Losses are compared before each step. Not yet run on a GPU.
+``--alone`` leaves out the peers, of which some need more than 24 GiB on W2; its rows are kept as part ``alone``.
 """
 
 from __future__ import annotations
@@ -113,17 +114,16 @@ class Contender:
         self._process.wait()
 
 
-def compare(case: Any, workload: str, folder: Path, *, threads: int, device: str = "cpu") -> dict[str, Any]:
-    """Times, ratios, losses and memory of one row; ``failed`` names a contender that died."""
-    row: dict[str, Any] = {
-        "case": case.name,
-        "workload": workload,
-        "peer": case.peer,
-        "target": case.target.get(workload),
-    }
+def compare(
+    case: Any, workload: str, folder: Path, *, threads: int, alone: bool = False, device: str = "cpu"
+) -> dict[str, Any]:
+    """Times, ratios, losses and memory of a row, without the peer if alone; ``failed`` names a contender that died."""
+    row: dict[str, Any] = {"case": case.name, "workload": workload}
+    if not alone:
+        row |= {"peer": case.peer, "target": case.target.get(workload)}
     contenders = {
         name: Contender(name, case.name, workload, folder, threads=threads, device=device)
-        for name in ("lab", case.peer, "floor")
+        for name in ("lab", "floor", *(() if alone else (case.peer,)))
     }
     try:
         for _ in range(WARM_UPS + EPOCHS[workload]):
@@ -133,26 +133,33 @@ def compare(case: Any, workload: str, folder: Path, *, threads: int, device: str
     finally:
         for contender in contenders.values():
             contender.close()
-    lab, peer, floor = (contender.epochs for contender in contenders.values())
-    lab_s, peer_s, floor_s = ([epoch["seconds"] for epoch in epochs[WARM_UPS:]] for epochs in (lab, peer, floor))
+    lab, floor, *peers = (contender.epochs for contender in contenders.values())
+    lab_s, floor_s = ([epoch["seconds"] for epoch in epochs[WARM_UPS:]] for epochs in (lab, floor))
+    row |= {
+        "lab_s": statistics.median(lab_s),
+        "floor_s": statistics.median(floor_s),
+        "over_floor": spread_of_ratios(lab_s, floor_s),
+        "lab_first_s": lab[0]["seconds"],
+        "lab_bytes": lab[-1]["peak_bytes"],
+        "lab_held_bytes": lab[-1]["held_bytes"],
+        "loss_first": lab[0]["loss"],
+        "epochs": len(lab_s),
+    }
+    return row | _beside(lab, peers[0]) if peers else row
+
+
+def _beside(lab: Sequence[dict[str, float]], peer: Sequence[dict[str, float]]) -> dict[str, Any]:
+    """What a row says of the peer."""
+    lab_s, peer_s = ([epoch["seconds"] for epoch in epochs[WARM_UPS:]] for epochs in (lab, peer))
     apart = max(abs(a["loss"] - b["loss"]) / abs(b["loss"]) for a, b in zip(lab, peer, strict=True))
     return {
-        **row,
-        "lab_s": statistics.median(lab_s),
         "peer_s": statistics.median(peer_s),
-        "floor_s": statistics.median(floor_s),
-        "lab_first_s": lab[0]["seconds"],
         "peer_first_s": peer[0]["seconds"],
         "ratio": spread_of_ratios(peer_s, lab_s),
-        "over_floor": spread_of_ratios(lab_s, floor_s),
-        "lab_bytes": lab[-1]["peak_bytes"],
         "peer_bytes": peer[-1]["peak_bytes"],
-        "lab_held_bytes": lab[-1]["held_bytes"],
         "peer_held_bytes": peer[-1]["held_bytes"],
-        "loss_first": lab[0]["loss"],
         "loss_apart": apart,
         "equal_losses": apart <= LOSS_TOLERANCE,
-        "epochs": len(lab_s),
     }
 
 
@@ -170,14 +177,16 @@ HEAD = (
 
 
 def as_text(row: dict[str, Any]) -> str:
-    begin = f"{row['workload']:5} {row['case']:12} {row['peer']:13} "
+    begin = f"{row['workload']:5} {row['case']:12} {row.get('peer', 'alone'):13} "
     if "failed" in row:
         return begin + row["failed"]
+    floor = f"{row['floor_s']:8.3f} {row['over_floor'][1]:5.2f}"
+    if "peer" not in row:
+        return f"{begin}{row['lab_s']:8.3f} {'-':>8}  {'-':23} {'-':>6}  {floor}  {row['lab_bytes'] / 1e6:7.0f}"
     ratios = " ".join(f"{ratio:.1f}" for ratio in row["ratio"])
     memory = f"{row['lab_bytes'] / 1e6:7.0f} {row['peer_bytes'] / 1e6:8.0f} {row['lab_bytes'] / row['peer_bytes']:6.2f}"
     same = f"{'yes' if row['equal_losses'] else 'NO'} ({row['loss_apart']:.0e})"
     target = f"{row['target']:.1f}" if row["target"] else "-"
-    floor = f"{row['floor_s']:8.3f} {row['over_floor'][1]:5.2f}"
     return f"{begin}{row['lab_s']:8.3f} {row['peer_s']:8.3f}  {ratios:23} {target:>6}  {floor}  {memory}  {same}"
 
 
@@ -191,6 +200,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--workloads", nargs="+", default=["W1", "W2"], metavar="NAME", help="W0, W1, W2 (default W1 W2)"
     )
+    parser.add_argument("--alone", action="store_true", help="this lab and the floor, without peers")
     parser.add_argument("--threads", type=int, default=2, help="threads of each contender (default 2)")
     chosen = parser.parse_args(given)
     result_files.parts_on(parser, chosen.device, on_gpu=("rows",))
@@ -219,12 +229,13 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             make(name).save(Path(folder))
             for case in (case for case in CASES if case.name in names):
-                if case.peer == "pyg-temporal" and not pyg_temporal.is_installed():
+                if case.peer == "pyg-temporal" and not (given.alone or pyg_temporal.is_installed()):
                     rows.append({"case": case.name, "workload": name, "peer": case.peer, "failed": "not installed"})
                 else:
-                    rows.append(compare(case, name, Path(folder), threads=given.threads, device=given.device))
+                    asked = {"threads": given.threads, "alone": given.alone, "device": given.device}
+                    rows.append(compare(case, name, Path(folder), **asked))
                 print(as_text(rows[-1]), flush=True)
-    result_files.write(given, machine, {"rows": rows})
+    result_files.write(given, machine, {"alone" if given.alone else "rows": rows})
     return 0
 
 

@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from dtdg_lab.config import catalogue
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.runs.stored_run import open_run
 
+START_S = 60.0  # most from a click to the run
 CHROMIUM = shutil.which("chromium")
 FLAGS = [
     "--no-sandbox",
@@ -168,17 +170,20 @@ def browser_rows(session: Session, seconds: float, repeat: int) -> list[Row]:
 
     from dtdg_lab.dashboard.server import serve
 
-    server = serve(session)
     first_s: list[float] = []
     delays_ms: list[float] = []
     busy, stops_ms, numbers_s, previews_ms = list[float](), list[float](), list[float](), list[float]()
-    with sync_playwright() as playwright:
-        context = playwright.chromium.launch_persistent_context(
-            tempfile.mkdtemp(),
-            executable_path=CHROMIUM,
-            headless=True,
-            args=FLAGS,
-            viewport={"width": 1400, "height": 900},
+    with ExitStack() as stack:  # a server that is left open keeps the process from ending
+        server = serve(session)
+        stack.callback(server.stop)
+        context = stack.enter_context(
+            stack.enter_context(sync_playwright()).chromium.launch_persistent_context(
+                tempfile.mkdtemp(),
+                executable_path=CHROMIUM,
+                headless=True,
+                args=FLAGS,
+                viewport={"width": 1400, "height": 900},
+            )
         )
         page = context.pages[0]
         page.goto(server.url)
@@ -195,8 +200,6 @@ def browser_rows(session: Session, seconds: float, repeat: int) -> list[Row]:
             stops_ms.append(_stop(page))
             run.wait(30)
             page.wait_for_timeout(2500)
-        context.close()
-    server.stop()
     ordered = sorted(delays_ms)
     delay = (statistics.median(ordered), ordered[int(0.95 * (len(ordered) - 1))], ordered[-1])
     return [
@@ -280,7 +283,10 @@ def _click_run(page: Any, session: Session, seconds: float) -> tuple[Run, tuple[
     stale = page.evaluate("() => Object.keys(window.seen).length")
     clicked_ms = page.evaluate("() => Date.now()")
     page.locator("button[data-action^=run]").first.click()
+    latest_s = time.monotonic() + START_S
     while session.current is None or (before is not None and session.current.id == before.id):
+        if time.monotonic() > latest_s:
+            raise RuntimeError(f"no run began within {START_S:g} s of the click")
         time.sleep(0.005)
     page.wait_for_timeout(1000 * seconds)
     seen = page.evaluate("() => window.seen")

@@ -288,6 +288,9 @@ def read_experiments(folder: Path, names: tuple[str, ...] = ()) -> list[Experime
     papers = {file.parent.name for file in files}
     for name in names:
         if name not in known | papers:
-            raise UnknownNameError("paper or experiment", name, known | papers)
+            paper = name.partition("/")[0]
+            of_paper = {one for one in known if one.startswith(f"{paper}/")}
+            allowed = of_paper or papers | {one for one in known if one.endswith(f"/{name}")}
+            raise UnknownNameError("paper or experiment", name, allowed)
     chosen = [file for file in files if not names or {file.parent.name, f"{file.parent.name}/{file.stem}"} & {*names}]
     return [read_experiment(file) for file in chosen]

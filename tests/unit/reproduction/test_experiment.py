@@ -83,7 +83,12 @@ def test_experiments_are_chosen_by_paper_or_name(tmp_path):
         written(tmp_path, HEAD + CLAIM, name)
     assert len(read_experiments(tmp_path)) == len(read_experiments(tmp_path, ("paper",))) == 2
     assert [experiment.id for experiment in read_experiments(tmp_path, ("paper/table2",))] == ["paper/table2"]
-    with pytest.raises(UnknownNameError, match="table3"):
-        read_experiments(tmp_path, ("paper/table3",))
+    for name, allowed in (
+        ("paper/table3", "paper/table1, paper/table2"),
+        ("table1", "paper, paper/table1"),
+        ("a", "paper"),
+    ):
+        with pytest.raises(UnknownNameError, match=f"{name}.* Allowed: {allowed}\\.$"):
+            read_experiments(tmp_path, (name,))
     with pytest.raises(ConfigError, match="--folder"):
         read_experiments(tmp_path / "missing")

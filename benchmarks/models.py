@@ -139,7 +139,6 @@ def compare(
         "lab_s": statistics.median(lab_s),
         "floor_s": statistics.median(floor_s),
         "over_floor": spread_of_ratios(lab_s, floor_s),
-        "lab_first_s": lab[0]["seconds"],
         "lab_bytes": lab[-1]["peak_bytes"],
         "lab_held_bytes": lab[-1]["held_bytes"],
         "loss_first": lab[0]["loss"],
@@ -154,7 +153,6 @@ def _beside(lab: Sequence[dict[str, float]], peer: Sequence[dict[str, float]]) -
     apart = max(abs(a["loss"] - b["loss"]) / abs(b["loss"]) for a, b in zip(lab, peer, strict=True))
     return {
         "peer_s": statistics.median(peer_s),
-        "peer_first_s": peer[0]["seconds"],
         "ratio": spread_of_ratios(peer_s, lab_s),
         "peer_bytes": peer[-1]["peak_bytes"],
         "peer_held_bytes": peer[-1]["held_bytes"],

@@ -217,7 +217,7 @@ def _line(row: dict[str, Any]) -> str:
             f"{row['size']:,}: {format_seconds(row['taken_s'])}, {format_bytes(row['taken_bytes'])} more memory"
         )
     exponents = [row.get("exponent"), row.get("exponent_of_memory")]
-    texts = ["below what is measured" if each is None else f"{each:.2f}" for each in exponents]
+    texts = ["too small to tell" if exponent is None else f"{exponent:.2f}" for exponent in exponents]
     parts += [f"exponents: time {texts[0]}, memory {texts[1]}"] * ("exponent" in row)
     return "; ".join([*parts, *filter(None, [row.get("note")])])
 

@@ -37,7 +37,7 @@ from dtdg_lab.config import catalogue
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.runs.stored_run import open_run
 
-START_S = 60.0  # most from a click to the run
+START_S = 60.0  # longest wait from a click until the run begins
 CHROMIUM = shutil.which("chromium")
 FLAGS = [
     "--no-sandbox",

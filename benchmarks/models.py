@@ -8,7 +8,7 @@ own process with the same parameters. Epochs alternate, so that other load affec
 time over the lab's, pair by pair (above 1: the lab is faster). The floor is the epoch's matrix products alone
 (:mod:`peers.floor`), and ``over_floor`` the lab's time over theirs. Memory is the peak of resident memory, on a GPU
 of its allocator, beyond that after import and loading. Losses are compared before each step. Not yet run on a GPU.
-``--alone`` leaves out the peers, of which some need more than 24 GiB on W2; its rows are kept as part ``alone``.
+``--alone`` leaves out the peers; its rows are kept as part ``alone``.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def compare(
 
 
 def _beside(lab: Sequence[dict[str, float]], peer: Sequence[dict[str, float]]) -> dict[str, Any]:
-    """What a row says of the peer."""
+    """Return what a row says of the peer."""
     lab_s, peer_s = ([epoch["seconds"] for epoch in epochs[WARM_UPS:]] for epochs in (lab, peer))
     apart = max(abs(a["loss"] - b["loss"]) / abs(b["loss"]) for a, b in zip(lab, peer, strict=True))
     return {

@@ -50,7 +50,7 @@ DIFFERENCES = re.compile(r"^<!-- differences ([a-z0-9_/-]+) -->$", re.M)
 SENTENCE = (
     "Of {total} claims of the five papers, {holds} hold here, {partly} hold partly, {fails} do not hold here, "
     "{untestable} cannot be tested here, and {missing} have not been measured yet. For {lacking} of those that hold "
-    "partly or do not hold, the effect is not established: its 95 % interval over seeds includes no gain."
+    "partly or do not hold, the effect is not established: its 95 % interval over seeds includes zero gain."
 )
 Judged = tuple[Experiment, ClaimVerdict]
 

@@ -382,9 +382,9 @@ def _report(run: Any, as_json: bool) -> int:
         losses = {split: summary.get(f"{split}_loss") for split in splits}
         print(f"{summary['status']}: {summary['epochs']} epochs, {summary['steps']} steps")
         print("loss: " + ", ".join(f"{split} {loss:.4g}" for split, loss in losses.items() if loss is not None))
-        if summary.get("persistence_loss") is not None:
-            print(f"persistence, which predicts no change: {summary['persistence_loss']:.4g}")
-        joules = [f"{format_joules(each)} {source}" for source, each in (summary.get("energy_j") or {}).items()]
+        if (persistence := summary.get("persistence_loss")) is not None:
+            print(f"{summary['skill_split']} loss of persistence, which predicts no change: {persistence:.4g}")
+        joules = [f"{format_joules(joules)} {source}" for source, joules in (summary.get("energy_j") or {}).items()]
         print(f"energy: {', '.join(joules) or 'unknown'}")
     print(f"report: {Path(run.path) / 'report.html'}")
     return 0 if summary["status"] in ("finished", "stopped") else 1
@@ -442,7 +442,8 @@ def _calibrate(parsed: argparse.Namespace) -> int:
     config = _config(parsed.config, [*(() if parsed.config else CALIBRATED), *parsed.settings])
     if (busy := busy_share()) > BUSY_SHARE:
         print(
-            f"Other programs use {busy:.0%} of the processors: what is measured here includes them. End them first.",
+            f"Other programs use {busy:.0%} of the processors, and what is measured includes them. Better: Ctrl-C, end "
+            "them, and start again.",
             file=sys.stderr,
         )
     sizes: dict[str, Any] = {**(QUICK if parsed.quick else {}), "progress": sys.stderr.isatty()}

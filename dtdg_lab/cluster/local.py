@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 import warnings
 from collections.abc import Callable, Iterable
@@ -58,6 +59,7 @@ def train(config: RunConfig, *, runs_dir: str | Path = "runs", progress: bool = 
 
     Raises:
         ConfigError: the config has more than one rank.
+        KeyboardInterrupt: Ctrl-C, or Jupyter's stop button, ended the run; its folder says how to resume it.
         RunInterruptedError: a signal interrupted the run, and did not end this process.
         LabError: the reason why the run failed; its folder keeps all earlier records.
     """
@@ -98,14 +100,8 @@ def train_here(
                 stack.callback(Pulse(directory.live).close)
                 state = _train(config, directory, stack, signals, progress=progress, bench=bench)
         except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
-                directory.mark_interrupted(1, "SIGINT", rank=0)
-                status = directory.recorded_status()
-                finish(directory, "interrupted", status["reason"], 0, attempt=1)
-                if deliver:
-                    raise
-                raise RunInterruptedError(f"run {directory.id} was {status['reason']}", "SIGINT") from error
-            if signals.received is None:
+            received = signal.SIGINT if isinstance(error, KeyboardInterrupt) else signals.received
+            if received is None:
                 reason, lacks_memory = error_text(error), is_out_of_memory(error)
                 if lacks_memory:
                     release_memory(error)
@@ -114,12 +110,15 @@ def train_here(
                 if isinstance(error, LabError) or not (lacks_memory or is_explained(error)):
                     raise
                 raise RunFailedError(f"{reason} The run's folder is {directory.path}.") from error
-            directory.mark_interrupted(1, signals.received.name, rank=0)  # the signal may have caused the error, too
+            directory.mark_interrupted(1, received.name, rank=0)  # the signal may have caused the error, too
             state, cause = "interrupted", error
         status = directory.recorded_status()
         finish(directory, state, *((status["reason"], 0) if state == "interrupted" else ()), attempt=1)
-    if signals.received is not None and state == "interrupted":
-        raise RunInterruptedError(f"run {directory.id} was {status['reason']}", signals.received.name) from cause
+    if isinstance(cause, KeyboardInterrupt) and deliver:
+        raise cause
+    if state == "interrupted":
+        name = "SIGINT" if signals.received is None else signals.received.name
+        raise RunInterruptedError(f"run {directory.id} was {status['reason']}", name) from cause
     return open_run(directory.path)
 
 

@@ -215,7 +215,7 @@ class Experiment(_ExperimentPart):
 
     @property
     def file(self) -> Path:
-        """Its own file."""
+        """The file that it was read from."""
         return self.folder / f"{self.name}.toml"
 
     @property

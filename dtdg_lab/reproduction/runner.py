@@ -37,12 +37,14 @@ class Work:
         cells: its cells, in the order in which they are measured.
         rows: its stored rows that belong to its cells and claims as they are now.
         device: ``cpu`` or ``cuda``.
+        again: whether failed cells are missing.
     """
 
     experiment: Experiment
     cells: tuple[ExperimentCell, ...]
     rows: tuple[MeasuredRow, ...]
     device: str
+    again: bool
 
     @property
     def missing(self) -> tuple[ExperimentCell, ...]:
@@ -89,7 +91,7 @@ def list_work(experiments: Sequence[Experiment], device: str = "cpu", *, again: 
         rules = {*_rules(experiment)}
         stored = [row for row in read_rows(experiment.rows_file) if row.key in keys and rules <= {*row.rules}]
         rows = [row for row in stored if not (again and row.failed)]
-        works.append(Work(experiment, tuple(cells), tuple(rows), device))
+        works.append(Work(experiment, tuple(cells), tuple(rows), device, again))
     return sorted(works, key=lambda work: (not work.experiment.core, -work.value))
 
 
@@ -126,12 +128,14 @@ def run_experiments(
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dtdg-lab-reproduce-")))
         trainer = stack.enter_context(CellTrainer(folder))
-        for work in works:
-            with measured_here(work.experiment.file) as is_alone:
+        for listed in works:
+            with measured_here(listed.experiment.file) as is_alone:
                 if is_alone:
+                    # another process may have measured cells since they were listed
+                    (work,) = list_work([listed.experiment], listed.device, again=listed.again)
                     count += _run_work(work, trainer, commit, deadline_s=deadline_s, hours=hours, say=say)
-                elif work.missing:
-                    say(f"{work.experiment.id}: left out, since another process measures it now")
+                elif listed.missing:
+                    say(f"{listed.experiment.id}: left out, since another process measures it in this checkout")
     return count
 
 

@@ -20,8 +20,8 @@ not run             rows are missing, or were measured when the claim had anothe
                     clock decides.
 =================== ====================================================================================================
 
-An effect is established if its pooled interval leaves out that there is none. A claim can hold partly, or not hold,
-by an effect that is not established.
+An effect is established if its pooled interval leaves out no effect: a gain of zero, or a ratio of 1. A claim can hold
+partly, or not hold, by an effect that is not established.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class ClaimVerdict:
         """Whether its rule looks for an effect, and the interval over seeds includes that there is none."""
         if self.claim.rule not in ("less", "times", "points") or self.low is None or self.high is None:
             return False
-        return self.low < self.claim.neutral < self.high
+        return self.low <= self.claim.neutral <= self.high
 
     @property
     def counted(self) -> tuple[ClaimComparison, ...]:

@@ -314,12 +314,11 @@ class RunDirectory:
         if status["attempt"] != attempt or status["state"] in ENDED:
             return
         saved = [read_checkpoint(path).step for path in (self.checkpoint_file, self.begin_file) if path.is_file()]
-        step = max(saved, default=0)
+        newest = self._last_step()
+        step = max([*saved, 0 if newest is None else newest + 1])
         process = "its process" if self.config().ranks == 1 else f"rank {rank}"
         cause = f"{process} was asked to leave"
         if overdue_s is not None:
-            newest = self._last_step()
-            step = max(step, 0 if newest is None else newest + 1)
             cause += f", and left after {overdue_s:g} s without waiting for a step or preparation that took longer"
         remedy = (
             f"Its records and its checkpoint after {saved[0]} steps are kept: {self._resume_call()} continues it."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -38,15 +39,21 @@ def test_a_lack_of_memory_is_explained_with_a_setting_that_lowers_it(
 def test_a_run_that_is_interrupted_by_hand_is_stored_as_such(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deliver: bool, error: type[BaseException]
 ) -> None:
-    def compute(self: SnapshotGroupStrategy, *given: object) -> None:
-        raise KeyboardInterrupt
+    compute, steps = SnapshotGroupStrategy.compute, iter(range(9))
 
-    monkeypatch.setattr(SnapshotGroupStrategy, "compute", compute)
+    def interrupted(self: SnapshotGroupStrategy, *given: Any) -> Any:
+        if next(steps) == 2:
+            raise KeyboardInterrupt
+        return compute(self, *given)
+
+    monkeypatch.setattr(SnapshotGroupStrategy, "compute", interrupted)
     with pytest.raises(error):
         local.train_here(CONFIG, runs_dir=tmp_path, deliver=deliver)
     (folder,) = tmp_path.iterdir()
     summary = open_run(folder).summary
-    assert summary["status"] == "interrupted" and summary["reason"].startswith("interrupted by SIGINT at step 0")
+    assert summary["status"] == "interrupted" and summary["reason"].startswith(
+        "interrupted by SIGINT at step 2: its process"
+    )
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -36,6 +36,7 @@ def test_claims_of_the_lab_are_listed_and_not_counted(tmp_path):
         ("less", 0.1, None, None, "holds partly"),  # one seed
         ("times", 1.1, 0.9, 1.3, "holds partly, not established"),
         ("times", 0.1, 0.0, 0.3, "holds partly"),  # every seed is slower
+        ("times", 1.0, 1.0, 1.0, "holds partly, not established"),
         ("equal", 0.0, -0.1, 0.1, "holds partly"),  # no effect is what it claims
     ],
 )

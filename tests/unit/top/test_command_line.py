@@ -155,7 +155,7 @@ def test_run_trains_with_given_settings_and_prints_losses(tmp_path: Path, capsys
     status, losses, persistence, energy, report = capsys.readouterr().out.splitlines()
     assert status == "finished: 1 epochs, 4 steps"
     assert re.fullmatch(r"loss: train \S+, validation \S+, test \S+", losses)
-    assert re.fullmatch(r"persistence, which predicts no change: 0\.\d+", persistence)
+    assert re.fullmatch(r"test loss of persistence, which predicts no change: 0\.\d+", persistence)
     assert re.fullmatch(r"energy: \S+ m?J \w+", energy)
     assert Path(report.removeprefix("report: ")).is_file()
 
@@ -254,7 +254,7 @@ def test_a_machine_is_calibrated_with_settings_of_the_command(
     assert (config.system, config.parts, folder) == ("fixed-window", 2, tmp_path / "here")
     assert len(sizes["windows"]) + len(sizes["conditions"]) == 8 and sizes["runs_dir"] == tmp_path
     printed = capsys.readouterr()
-    assert "train-policy --calibration" in printed.out and "the fit is no better than this guess" in printed.out
+    assert "train-policy --calibration" in printed.out and "The fit is no better than this guess" in printed.out
     assert "Other programs use 50% of the processors" in printed.err
     folder.mkdir()
     (folder / "calibration.json").touch()
@@ -308,6 +308,13 @@ def test_reproduce_refuses_what_it_would_ignore(
 ) -> None:
     assert main(["reproduce", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_reproduce_lists_the_comparisons_of_what_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "--list", "esdg/density"]) == 0
+    assert "comparison | ours | rival | gain (numbers_per_row)" in capsys.readouterr().out
+    assert main(["reproduce", "--list"]) == 0
+    assert "comparison | ours" not in capsys.readouterr().out
 
 
 def test_reproduce_lists_what_a_device_does_not_measure(capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,18 +51,20 @@ def mean_errors(errors: Sequence[CellError]) -> LeftOutErrors:
 
 def judge_fit(errors: Sequence[CellError]) -> str:
     """Return in words whether a fit predicts cells left out of it better than the baseline guess does."""
-    both = _percents(errors)[["cell_out_ms", "middle_ms"]].dropna()
-    off, middle_off = both.abs().mean()
-    found = (
-        f"Cells left out of the fit are predicted with a mean error of {off:.3g} %; the step at the measured window "
-        f"nearest to {MIDDLE}, without a fit, is off by {middle_off:.3g} % ({len(both)} cells)"
+    comparable = _percents(errors)[["cell_out_ms", "middle_ms"]].dropna()
+    if comparable.empty:
+        return "No condition has several windows, so the fit cannot be compared with a guess."
+    fit_error, guess_error = comparable.abs().mean()
+    compared = (
+        f"Steps at {len(comparable)} windows: a fit without the window is off by {fit_error:.3g} % in the mean, the "
+        f"step at the measured window nearest to {MIDDLE}, taken as a guess, by {guess_error:.3g} %"
     )
-    if not off < middle_off:
-        return (
-            f"{found}: the fit is no better than this guess, so a policy trained with it may choose wrong windows. End "
-            "other programs and measure again, with more steps."
-        )
-    return f"{found}."
+    if fit_error < guess_error:
+        return f"{compared}."
+    return (
+        f"{compared}. The fit is no better than this guess, so a policy trained with it may choose wrong windows. End "
+        "other programs and measure again."
+    )
 
 
 def largest_errors(errors: Sequence[CellError]) -> LeftOutErrors:

@@ -49,8 +49,8 @@ ANSWER = re.compile(r"^<!-- answer ([a-z0-9_/-]+): ([a-z0-9, -]+?) -->$", re.M)
 DIFFERENCES = re.compile(r"^<!-- differences ([a-z0-9_/-]+) -->$", re.M)
 SENTENCE = (
     "Of {total} claims of the five papers, {holds} hold here, {partly} hold partly, {fails} do not hold here, "
-    "{untestable} cannot be tested here, and {missing} have not been measured yet. For {lacking} of those that hold "
-    "partly or do not hold, the effect is not established: its 95 % interval over seeds includes zero gain."
+    "{untestable} cannot be tested here, and {missing} have not been measured yet. For {open} of those that hold "
+    "partly or do not hold, that is not established: the 95 % interval over seeds includes zero gain, or the limit."
 )
 Judged = tuple[Experiment, ClaimVerdict]
 
@@ -183,7 +183,7 @@ def sentence() -> str:
     verdicts = [verdict for _, verdict in _judged(()) if not verdict.claim.of_lab]
     counts = Counter(verdict.decision for verdict in verdicts)
     return SENTENCE.format(
-        lacking=sum(verdict.lacks_effect for verdict in verdicts),
+        open=sum(verdict.is_open for verdict in verdicts),
         total=counts.total(),
         holds=counts[HOLDS],
         partly=counts[PARTLY],

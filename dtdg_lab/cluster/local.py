@@ -114,11 +114,10 @@ def train_here(
             state, cause = "interrupted", error
         status = directory.recorded_status()
         finish(directory, state, *((status["reason"], 0) if state == "interrupted" else ()), attempt=1)
-    if isinstance(cause, KeyboardInterrupt) and deliver:
+    if isinstance(cause, KeyboardInterrupt):
         raise cause
-    if state == "interrupted":
-        name = "SIGINT" if signals.received is None else signals.received.name
-        raise RunInterruptedError(f"run {directory.id} was {status['reason']}", name) from cause
+    if signals.received is not None and state == "interrupted":
+        raise RunInterruptedError(f"run {directory.id} was {status['reason']}", signals.received.name) from cause
     return open_run(directory.path)
 
 

@@ -1,4 +1,4 @@
-"""Signals that ask a process to exit (SIGTERM, SIGUSR1), handled while it trains, and delivered again afterwards."""
+"""Signals that ask a process to exit (SIGTERM, SIGUSR1; Ctrl-C to a command), handled while it trains."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class StopSignals:
         on_overdue: called in the thread with the signal's name if the block has not ended ``OVERDUE_S`` seconds after
             the signal; then the process exits.
         leaves: True to exit in that case even if the process's own handler would not end it.
-        deliver: True to deliver the signal to the former handlers; otherwise the caller must exit.
+        deliver: True to deliver the signal to the former handlers; otherwise the caller is a command that must exit,
+            and SIGINT (Ctrl-C) is handled too.
 
     Attributes:
         received: the first signal, if any.
@@ -37,7 +38,7 @@ class StopSignals:
     """
 
     def __init__(self, on_overdue: Callable[[str], object], *, leaves: bool = False, deliver: bool = True) -> None:
-        self._on_overdue, self._leaves, self._deliver = on_overdue, leaves, deliver
+        self._on_overdue, self._leaves, self._deliver = on_overdue, leaves or not deliver, deliver
         self.received: signal.Signals | None = None
         self.request: Callable[[str], object] | None = None
         self._handlers: dict[signal.Signals, Any] = {}
@@ -49,7 +50,7 @@ class StopSignals:
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
         self._wakeup_fd = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
-        for number in STOPPING:
+        for number in STOPPING if self._deliver else (*STOPPING, signal.SIGINT):
             handler = signal.getsignal(number)
             if handler not in (signal.SIG_IGN, None):  # None is a handler that Python could not restore
                 self._handlers[number] = signal.signal(number, _hear)

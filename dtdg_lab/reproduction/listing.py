@@ -38,30 +38,35 @@ def format_verdicts(experiments: Sequence[Experiment], device: str = "cpu", *, d
     """Return every claim with its verdict, and how often each verdict occurs; with details also each comparison."""
     lines: list[str] = []
     counts: Counter[str] = Counter()
+    open_count = 0
     for experiment in experiments:
         lines.append(f"{experiment.id}: {experiment.question} ({experiment.source})")
         rows = read_rows(experiment.rows_file)
+        origins = {f"{row.machine_text}, {row.date}" for row in rows if row.device == device}
+        lines += [f"  measured on {origin}" for origin in sorted(origins)]
         if experiment.ranking is not None:
             rankings = rank(experiment, rows, device)
             lines += [f"  {' '.join(ranking.sentences())}" for ranking in rankings] or [f"  {MISSING}"]
         for verdict in judge(experiment, rows, device):
             counts[verdict.decision] += not verdict.claim.of_lab
+            open_count += verdict.is_open and not verdict.claim.of_lab
             counted = " (not counted)" * verdict.claim.of_lab
             lines.append(f"  {decision_text(verdict):35} {verdict.claim.text}: {measured_text(verdict)}{counted}")
             lines.append(f"  {'':35} paper: {verdict.claim.paper.text}")
             if details:
-                heading = f"comparison | ours | rival | gain ({verdict.claim.value})"
+                heading = f"comparison | ours (least to greatest seed) | rival | gain ({verdict.claim.value})"
                 table = [heading, *(" | ".join(cells) for cells in comparison_rows(verdict))]
                 lines += [f"  {'':35} {line}" for line in table if verdict.comparisons]
     if counts.total():
         summary = ", ".join(decided_text(decision, counts[decision]) for decision in VERDICTS if counts[decision])
-        lines.append(f"{counts.total()} claim{'s' * (counts.total() != 1)} of the papers: {summary}.")
+        claims = f"{counts.total()} claim{'s' * (counts.total() != 1)} of the papers"
+        lines.append(f"{claims}: {summary}; {open_count} not established.")
     return "\n".join(lines)
 
 
 def decision_text(verdict: ClaimVerdict) -> str:
-    """Return a decision, and whether the effect behind it is within what seeds differ by."""
-    return verdict.decision + ", not established" * verdict.lacks_effect
+    """Return a decision, and whether the interval over seeds leaves it open."""
+    return verdict.decision + ", not established" * verdict.is_open
 
 
 def comparison_rows(verdict: ClaimVerdict) -> list[tuple[str, str, str, str]]:

@@ -20,8 +20,8 @@ not run             rows are missing, or were measured when the claim had anothe
                     clock decides.
 =================== ====================================================================================================
 
-An effect is established if its pooled interval leaves out no effect: a gain of zero, or a ratio of 1. A claim can hold
-partly, or not hold, by an effect that is not established.
+A claim that holds partly or does not hold is established to do so if its pooled interval leaves out what decides: a
+gain of zero (a ratio of 1), or the tolerance or limit.
 """
 
 from __future__ import annotations
@@ -103,11 +103,14 @@ class ClaimVerdict:
     is_modelled: bool = False
 
     @property
-    def lacks_effect(self) -> bool:
-        """Whether its rule looks for an effect, and the interval over seeds includes that there is none."""
-        if self.claim.rule not in ("less", "times", "points") or self.low is None or self.high is None:
+    def is_open(self) -> bool:
+        """Whether it holds partly or not, and the interval over seeds includes what decides."""
+        if self.decision not in (PARTLY, FAILS) or self.low is None or self.high is None:
             return False
-        return self.low <= self.claim.neutral <= self.high
+        size = self.claim.paper.size
+        assert size is not None  # claims with a rule have one
+        decisive = _bounds(self.claim, size) or (self.claim.neutral,)
+        return any(self.low <= bound <= self.high for bound in decisive)
 
     @property
     def counted(self) -> tuple[ClaimComparison, ...]:
@@ -256,7 +259,8 @@ def _comparison(
     if failed:
         left_out = failed[0]
     elif any(value is None for value in (*ours, *theirs)):
-        left_out = f"{claim.value} is unknown"
+        known_values = sorted({name for row in both for name in row.values})
+        left_out = f"no {claim.value} is known; rows have {', '.join(known_values)}"
     elif claim.needs_skill and not left_out and not _is_skilled(our_cells, rows) and not _is_skilled(rival_cells, rows):
         left_out = "no compared system predicts better than persistence"
     elif 0 in (

@@ -189,7 +189,8 @@ def test_a_run_in_preparation_starts_again_from_the_beginning(
 
 
 @pytest.mark.slow
-def test_a_command_line_run_on_engines(tmp_path: Path, config: RunConfig) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_command_line_run_on_engines(tmp_path: Path, config: RunConfig, sent: signal.Signals) -> None:
     (tmp_path / "config.json").write_text(config.replace(epochs=100_000).to_json())
     command = [sys.executable, "-m", "dtdg_lab", "run", str(tmp_path / "config.json"), "--runs", str(tmp_path / "runs")]
     child = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -197,7 +198,7 @@ def test_a_command_line_run_on_engines(tmp_path: Path, config: RunConfig) -> Non
         until(lambda: any((tmp_path / "runs").glob("2*/checkpoints/last.pt")), what="a checkpoint")
         time.sleep(0.5)
         sent_s = time.monotonic()
-        child.send_signal(signal.SIGTERM)
+        child.send_signal(sent)
         _, errors = child.communicate(timeout=30)
         assert time.monotonic() - sent_s < 10
     finally:
@@ -205,5 +206,5 @@ def test_a_command_line_run_on_engines(tmp_path: Path, config: RunConfig) -> Non
             process.kill()
         child.kill()
     run = open_run(next((tmp_path / "runs").glob("2*")))
-    assert child.returncode == 128 + signal.SIGTERM and "Traceback" not in errors
-    assert f"run {run.id} was interrupted by SIGTERM at step {run.checkpoints[-1].step}: " in errors
+    assert child.returncode == 128 + sent and "Traceback" not in errors
+    assert f"run {run.id} was interrupted by {sent.name} at step {run.checkpoints[-1].step}: " in errors

@@ -14,7 +14,7 @@ from dtdg_lab.cluster import local
 from dtdg_lab.cluster.devices import DeviceReport
 from dtdg_lab.cluster.local import train
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.core.errors import ConfigError, RunFailedError, RunInterruptedError
+from dtdg_lab.core.errors import ConfigError, RunFailedError
 from dtdg_lab.runs.stored_run import open_run
 from dtdg_lab.systems.snapshot_groups.strategy import SnapshotGroupStrategy
 
@@ -35,10 +35,7 @@ def test_a_lack_of_memory_is_explained_with_a_setting_that_lowers_it(
     assert summary["status"] == "failed" and "lab.train(config.replace(group_window=" in summary["reason"]
 
 
-@pytest.mark.parametrize(("deliver", "error"), [(True, KeyboardInterrupt), (False, RunInterruptedError)])
-def test_a_run_that_is_interrupted_by_hand_is_stored_as_such(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deliver: bool, error: type[BaseException]
-) -> None:
+def test_a_run_that_is_interrupted_by_hand_is_stored_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compute, steps = SnapshotGroupStrategy.compute, iter(range(9))
 
     def interrupted(self: SnapshotGroupStrategy, *given: Any) -> Any:
@@ -47,8 +44,8 @@ def test_a_run_that_is_interrupted_by_hand_is_stored_as_such(
         return compute(self, *given)
 
     monkeypatch.setattr(SnapshotGroupStrategy, "compute", interrupted)
-    with pytest.raises(error):
-        local.train_here(CONFIG, runs_dir=tmp_path, deliver=deliver)
+    with pytest.raises(KeyboardInterrupt):
+        train(CONFIG, runs_dir=tmp_path, progress=False)
     (folder,) = tmp_path.iterdir()
     summary = open_run(folder).summary
     assert summary["status"] == "interrupted" and summary["reason"].startswith(

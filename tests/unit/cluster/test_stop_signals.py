@@ -183,12 +183,13 @@ def test_the_script_s_own_handler_gets_the_signal_afterwards(tmp_path: Path) -> 
     assert f"RunInterruptedError: run {run.id} was interrupted by SIGTERM at step" in errors
 
 
-def test_the_command_line_says_what_happened(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_the_command_line_says_what_happened(tmp_path: Path, sent: signal.Signals) -> None:
     command = ["-m", "dtdg_lab", "run", str(tmp_path / "config.json"), "--runs", str(tmp_path / "runs")]
     with process(tmp_path, step=2, command=command) as (child, run):
-        code, _, errors = ended(child, signal.SIGTERM)
-    assert code == 128 + signal.SIGTERM and "Traceback" not in errors
-    assert f"dtdg_lab run: run {run.id} was interrupted by SIGTERM at step {steps_of(run)}: " in errors
+        code, _, errors = ended(child, sent)
+    assert code == 128 + sent and "Traceback" not in errors
+    assert f"dtdg_lab run: run {run.id} was interrupted by {sent.name} at step {steps_of(run)}: " in errors
 
 
 # one process: what is taken, and given back

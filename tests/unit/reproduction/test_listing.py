@@ -23,7 +23,7 @@ def test_claims_of_the_lab_are_listed_and_not_counted(tmp_path):
     )
     lines = format_verdicts([experiment]).splitlines()
     assert [line.endswith("too large (not counted)") for line in lines if "too large" in line] == [False, True]
-    assert lines[-1] == "1 claim of the papers: 1 cannot be tested here."
+    assert lines[-1] == "1 claim of the papers: 1 cannot be tested here; 0 not established."
     ours_alone = experiment.model_copy(update={"claims": experiment.claims[1:]})
     assert "claims of the papers" not in format_verdicts([ours_alone])
 
@@ -37,12 +37,15 @@ def test_claims_of_the_lab_are_listed_and_not_counted(tmp_path):
         ("times", 1.1, 0.9, 1.3, "holds partly, not established"),
         ("times", 0.1, 0.0, 0.3, "holds partly"),  # every seed is slower
         ("times", 1.0, 1.0, 1.0, "holds partly, not established"),
-        ("equal", 0.0, -0.1, 0.1, "holds partly"),  # no effect is what it claims
+        ("equal", 1.0, -1.0, 3.0, "holds partly, not established"),
+        ("equal", 0.0, -1.0, 1.0, "holds partly"),  # within the tolerance; a comparison is not
+        ("at_most", 1.9, 1.0, 2.8, "holds partly, not established"),
     ],
 )
-def test_an_effect_is_not_established_if_its_interval_includes_none(rule, gain, low, high, text):
+def test_a_verdict_is_not_established_if_its_interval_includes_what_decides(rule, gain, low, high, text):
+    rival = {} if rule == "at_most" else {"side": "b"}
     claim = Claim(
-        name="a", text="a", rule=rule, value="v", ours={"side": "a"}, rival={"side": "b"}, paper={"size": 2, "text": ""}
+        name="a", text="a", rule=rule, value="v", ours={"side": "a"}, rival=rival, paper={"size": 2, "text": ""}
     )
     assert decision_text(ClaimVerdict(claim, PARTLY, "", (), gain, low, high, 3)) == text
 

@@ -50,14 +50,23 @@ def mean_errors(errors: Sequence[CellError]) -> LeftOutErrors:
 
 
 def judge_fit(errors: Sequence[CellError]) -> str:
-    """Return in words whether a fit predicts cells left out of it better than the baseline guess does."""
+    """Return in words whether cells are plausible, and predicted by fits without them better than by a guess."""
+    clean_ms = {error.window: error.measured_ms for error in errors if error.condition == "clean"}
+    least = 1 - 2 * CELL_NOISE
+    too_fast = [error.condition for error in errors if error.measured_ms < least * clean_ms.get(error.window, 0.0)]
+    if too_fast:
+        return (
+            f"Steps under {', '.join(too_fast)} were faster than on clean links: other programs disturbed the "
+            "measurement, and a policy should not be trained with it. End them and measure again."
+        )
     comparable = _percents(errors)[["cell_out_ms", "middle_ms"]].dropna()
     if comparable.empty:
         return "No condition has several windows, so the fit cannot be compared with a guess."
     fit_error, guess_error = comparable.abs().mean()
     compared = (
-        f"Steps at {len(comparable)} windows: a fit without the window is off by {fit_error:.3g} % in the mean, the "
-        f"step at the measured window nearest to {MIDDLE}, taken as a guess, by {guess_error:.3g} %"
+        f"A fit without a cell is off by {mean_errors(errors).cell_out:.3g} % there in the mean, and by "
+        f"{fit_error:.3g} % at the {len(comparable)} cells where the window nearest to {MIDDLE} can be taken as a "
+        f"guess, which is off by {guess_error:.3g} %"
     )
     if fit_error < guess_error:
         return f"{compared}."

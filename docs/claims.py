@@ -3,7 +3,7 @@
 A page places them by `<!-- claims PAPER -->` and `<!-- ranking PAPER/NAME -->`. Of one experiment,
 `<!-- means PAPER/NAME VALUE; down AXIS; across AXIS; only AXIS=LABEL -->` places means over seeds with their standard
 errors, `<!-- differences PAPER/NAME -->` those of the paired differences that its claims speak of, and
-`<!-- answer PAPER/NAME: CLAIM, CLAIM -->` what was measured for some of its claims, in one sentence.
+`<!-- answer PAPER/NAME: CLAIM, CLAIM -->` what was measured for some of its claims, as a list.
 
 `python docs/claims.py` prints the sentence that README.md has about all of them.
 """
@@ -167,15 +167,15 @@ def differences_of(name: str) -> str:
 
 
 def answer_of(name: str, claims: Sequence[str]) -> str:
-    """Return what was measured for claims of an experiment, with intervals and verdicts, in one sentence."""
+    """Return what was measured for claims of an experiment, with intervals and verdicts, as a list."""
     (experiment,) = read_experiments(EXPERIMENTS, (name,))
     verdicts = {verdict.claim.name: verdict for verdict in judge(experiment, read_rows(experiment.rows_file))}
-    parts = []
+    lines = []
     for claim in claims:
         verdict = verdicts[claim]
         text = verdict.claim.text.split(": ", 1)[-1]
-        parts.append(f"{text}: {measured_text(verdict)} (**{decision_text(verdict)}**)")
-    return f"{'; '.join(parts)}.\n"
+        lines.append(f"- {text[0].upper()}{text[1:]}: {measured_text(verdict)} (**{decision_text(verdict)}**)")
+    return "\n".join(lines) + "\n"
 
 
 def sentence() -> str:

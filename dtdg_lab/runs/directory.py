@@ -276,7 +276,7 @@ class RunDirectory:
         step = self._last_step()
         position = "before its first step" if step is None else f"at step {step}"
         remedy = (
-            f"Its records and last checkpoint are kept: {self._resume_call()} continues it."
+            f"Its records and last checkpoint are kept. It continues by: {self._resume_call()}"
             if self.checkpoint_file.is_file()
             else "It has no checkpoint yet: start it again with session.train(run.config)."
         )
@@ -295,8 +295,8 @@ class RunDirectory:
         return max((step for step in steps if step is not None), default=None)
 
     def _resume_call(self) -> str:
-        """Return the call that resumes the run, in any session with enough engines."""
-        return f"lab.Session(ranks={self.config().ranks}).resume({str(self.path)!r})"
+        """Return the line that resumes the run, and ends the engines after it."""
+        return f"with lab.Session(ranks={self.config().ranks}) as session: session.resume({str(self.path)!r}).wait()"
 
     def mark_interrupted(self, attempt: int, signal_name: str, *, rank: int, overdue_s: float | None = None) -> None:
         """Record that a signal ended an attempt, unless its end is already recorded.
@@ -321,9 +321,9 @@ class RunDirectory:
         if overdue_s is not None:
             cause += f", and left after {overdue_s:g} s without waiting for a step or preparation that took longer"
         remedy = (
-            f"Its records and its checkpoint after {saved[0]} steps are kept: {self._resume_call()} continues it."
+            f"Its records and its checkpoint after {saved[0]} steps are kept. It continues by: {self._resume_call()}"
             if saved
-            else f"It has no checkpoint yet: {self._resume_call()} starts it from the beginning."
+            else f"It has no checkpoint yet. It starts from the beginning by: {self._resume_call()}"
         )
         reason = f"interrupted by {signal_name} at step {step}: {cause}. {remedy}"
         self.write_status("interrupted", reason=reason, rank=rank, attempt=attempt)

@@ -174,7 +174,7 @@ def test_a_run_in_preparation_starts_again_from_the_beginning(
     time.sleep(0.5)
     send(run, sent_to)
     assert not (run.path / "checkpoints" / "last.pt").exists()
-    assert "starts it from the beginning" in run.reason
+    assert "It starts from the beginning by: " in run.reason
     until(lambda: run._ended.is_set(), what="the handle has followed to the end")
     left = [engine.id for engine in session._engines.alive()]
     if engines.targets[0] in left:  # it was not asked to leave

@@ -113,7 +113,9 @@ def test_a_training_script_is_interrupted_between_two_steps(tmp_path: Path, sent
     assert run.status == "interrupted" and kept.step == steps_of(run) >= 3
     assert run.reason.startswith(f"interrupted by {sent.name} at step {kept.step}: its process was asked to leave.")
     assert f"checkpoint after {kept.step} steps" in run.reason
-    assert f"resume({str(run.path)!r}) continues it" in run.reason
+    assert (
+        f"It continues by: with lab.Session(ranks=1) as session: session.resume({str(run.path)!r}).wait()" in run.reason
+    )
     assert f"interrupted by {sent.name} at step {kept.step}" in repr(run)
     assert run.summary["status"] == "interrupted" and run.summary["reason"] == run.reason
     assert f"interrupted by {sent.name} at step {kept.step}" in (run.path / "report.html").read_text()
@@ -173,7 +175,7 @@ def test_a_run_in_preparation_starts_again_from_the_beginning(tmp_path: Path, be
         code, _, errors = ended(child, signal.SIGTERM)
     assert code in (-signal.SIGTERM, 128 + signal.SIGTERM) and "Traceback" not in errors
     assert run.status == "interrupted" and run.reason.startswith("interrupted by SIGTERM at step 0: ")
-    assert ".resume(" in run.reason and "starts it from the beginning" in run.reason and not run.checkpoints
+    assert ".resume(" in run.reason and "It starts from the beginning by: " in run.reason and not run.checkpoints
 
 
 def test_the_script_s_own_handler_gets_the_signal_afterwards(tmp_path: Path) -> None:

@@ -230,8 +230,8 @@ def main() -> int:
                 if case.peer == "pyg-temporal" and not (given.alone or pyg_temporal.is_installed()):
                     rows.append({"case": case.name, "workload": name, "peer": case.peer, "failed": "not installed"})
                 else:
-                    asked = {"threads": given.threads, "alone": given.alone, "device": given.device}
-                    rows.append(compare(case, name, Path(folder), **asked))
+                    options = {"threads": given.threads, "alone": given.alone, "device": given.device}
+                    rows.append(compare(case, name, Path(folder), **options))
                 print(as_text(rows[-1]), flush=True)
     result_files.write(given, machine, {"alone" if given.alone else "rows": rows})
     return 0

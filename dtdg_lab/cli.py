@@ -382,9 +382,9 @@ def _report(run: Any, as_json: bool) -> int:
         losses = {split: summary.get(f"{split}_loss") for split in splits}
         print(f"{summary['status']}: {summary['epochs']} epochs, {summary['steps']} steps")
         print("loss: " + ", ".join(f"{split} {loss:.4g}" for split, loss in losses.items() if loss is not None))
-        baselines = {name: summary.get(f"{name}_loss") for name in ("persistence", "mean")}
-        if known := [f"{name} {loss:.4g}" for name, loss in baselines.items() if loss is not None]:
-            print(f"{summary['skill_split']} loss of baselines that learn nothing: {', '.join(known)}")
+        losses = {name: summary.get(f"{name}_loss") for name in ("persistence", "mean")}
+        if baselines := [f"{name} {loss:.4g}" for name, loss in losses.items() if loss is not None]:
+            print(f"{summary['skill_split']} loss of baselines that learn nothing: {', '.join(baselines)}")
         if metrics := [
             f"{name} {value:.4g}" for name, value in (summary["metrics"] or {}).items() if value is not None
         ]:

@@ -77,27 +77,13 @@ def read_rows(file: Path) -> list[MeasuredRow]:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep a folder of rows to this process until the rows that were read are written."""
-    folder.mkdir(exist_ok=True)
-    with _lock(folder, wait=True):
-        yield
-
-
-@contextmanager
-def measured_here(experiment_file: Path) -> Iterator[bool]:
-    """Tell whether this process alone measures an experiment, and keep others from it until the end of the block.
+def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Keep a file or folder to this process until the end of the block, or until the process ends.
 
     Args:
-        experiment_file: its file of claims and settings.
+        path: it must exist.
+        wait: whether to wait for another process that has it; otherwise the block gets False.
     """
-    with _lock(experiment_file, wait=False) as is_alone:
-        yield is_alone
-
-
-@contextmanager
-def _lock(path: Path, *, wait: bool) -> Iterator[bool]:
-    """Lock a file or folder, and tell whether that succeeded; the system unlocks it if the process ends."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         try:

@@ -20,7 +20,7 @@ from dtdg_lab.core.units import format_seconds
 from dtdg_lab.reproduction.cells import ExperimentCell, cells_of
 from dtdg_lab.reproduction.experiment import TRAIN, Experiment
 from dtdg_lab.reproduction.procedures import load_procedure
-from dtdg_lab.reproduction.rows import MeasuredRow, locked, measured_here, read_rows, write_rows
+from dtdg_lab.reproduction.rows import MeasuredRow, locked, read_rows, write_rows
 from dtdg_lab.reproduction.timing_lock import timing_lock, wait_until_idle
 from dtdg_lab.reproduction.training import CellTrainer
 from dtdg_lab.runs.environment import describe_environment
@@ -129,7 +129,7 @@ def run_experiments(
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dtdg-lab-reproduce-")))
         trainer = stack.enter_context(CellTrainer(folder))
         for listed in works:
-            with measured_here(listed.experiment.file) as is_alone:
+            with locked(listed.experiment.file, wait=False) as is_alone:
                 if is_alone:
                     # another process may have measured cells since they were listed
                     (work,) = list_work([listed.experiment], listed.device, again=listed.again)
@@ -225,6 +225,7 @@ def _measure(
 def _store(work: Work, row: MeasuredRow) -> None:
     """Write a row in place of the cell's former one; rows of cells that no longer exist are left out."""
     keys = {cell.key for cell in work.cells}
+    work.experiment.rows_file.parent.mkdir(exist_ok=True)
     with locked(work.experiment.rows_file.parent):  # another runner may store rows of other cells
         others = [
             stored

@@ -104,7 +104,7 @@ class ClaimVerdict:
 
     @property
     def is_open(self) -> bool:
-        """Whether it holds partly or not, and the interval over seeds includes what decides."""
+        """Tell whether it holds partly or does not hold, and the interval over seeds includes what decides."""
         if self.decision not in (PARTLY, FAILS) or self.low is None or self.high is None:
             return False
         size = self.claim.paper.size

@@ -23,7 +23,7 @@ ROW = MeasuredRow(
 
 
 def test_rows_are_read_as_they_were_written(tmp_path):
-    file = tmp_path / "results" / "table1.json"
+    file = tmp_path / "table1.json"
     with locked(file.parent):
         write_rows(file, [ROW])
     assert read_rows(file) == [ROW]

@@ -9,7 +9,7 @@ from dtdg_lab.cluster.session_files import list_sessions
 from dtdg_lab.core.errors import ClusterError, ConfigError
 from dtdg_lab.reproduction import runner, timing_lock
 from dtdg_lab.reproduction.experiment import read_experiment
-from dtdg_lab.reproduction.rows import measured_here, read_rows
+from dtdg_lab.reproduction.rows import locked, read_rows
 from dtdg_lab.reproduction.runner import list_work, run_experiments
 from dtdg_lab.reproduction.verdict import judge
 
@@ -181,7 +181,7 @@ def test_a_second_runner_keeps_the_rows_of_the_first(folder):
 def test_what_another_process_measures_is_left_out(folder):
     (work,) = works_of(folder, "table2")
     lines = []
-    with measured_here(work.experiment.file):
+    with locked(work.experiment.file):
         assert run_experiments([work], say=lines.append) == 0
     assert lines == [f"{work.experiment.id}: left out, since another process measures it in this checkout"]
     assert run_experiments([work], say=lines.append) == len(work.missing)

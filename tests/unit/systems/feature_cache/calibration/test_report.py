@@ -1,4 +1,4 @@
-"""What is said of a fit."""
+"""Judge fits by cells that are made up."""
 
 from __future__ import annotations
 

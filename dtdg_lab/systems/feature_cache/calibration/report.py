@@ -56,8 +56,9 @@ def judge_fit(errors: Sequence[CellError]) -> str:
     too_fast = [error.condition for error in errors if error.measured_ms < least * clean_ms.get(error.window, 0.0)]
     if too_fast:
         return (
-            f"Steps under {', '.join(too_fast)} were faster than on clean links: other programs disturbed the "
-            "measurement, and a policy should not be trained with it. End them and measure again."
+            f"Steps under {', '.join(too_fast)} were more than {1 - least:.0%} faster than on clean links: noise "
+            "exceeds what these links cost, so a policy should not be trained with it. End other programs, and measure "
+            "more steps (on the command line: without --quick)."
         )
     comparable = _percents(errors)[["cell_out_ms", "middle_ms"]].dropna()
     if comparable.empty:

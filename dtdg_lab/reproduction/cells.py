@@ -32,6 +32,10 @@ class ExperimentCell:
     config: RunConfig | None
     key: str
 
+    def matches(self, chosen: Mapping[str, Any]) -> bool:
+        """Return whether its value on each axis of ``chosen`` is the chosen one, or one of the chosen."""
+        return all(self.labels[axis] in listed(values) for axis, values in chosen.items())
+
     def __str__(self) -> str:
         return ", ".join([*(f"{name} {value}" for name, value in self.labels.items()), f"seed {self.seed}"])
 

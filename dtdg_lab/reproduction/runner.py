@@ -14,13 +14,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from dtdg_lab.core.errors import ClusterError, ConfigError, LabError, RunStoreError
+from dtdg_lab.core.errors import ClusterError, ConfigError, LabError, RunStoreError, UnknownNameError
 from dtdg_lab.core.system_errors import error_text
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.reproduction.cells import ExperimentCell, cells_of
 from dtdg_lab.reproduction.experiment import TRAIN, Experiment
 from dtdg_lab.reproduction.procedures import load_procedure
 from dtdg_lab.reproduction.rows import MeasuredRow, locked, read_rows, write_rows
+from dtdg_lab.reproduction.time_to_loss import NEAR
 from dtdg_lab.reproduction.timing_lock import timing_lock, wait_until_idle
 from dtdg_lab.reproduction.training import CellTrainer
 from dtdg_lab.runs.environment import describe_environment
@@ -119,6 +120,7 @@ def run_experiments(
     Raises:
         ConfigError: the checkout has uncommitted changes or another commit than at the start, so that rows could not
             say which code ran.
+        UnknownNameError: a claim compares a value that a measured cell does not have.
         ClusterError: another process measures on this machine, or it is too busy for a timed cell.
         RunStoreError: rows cannot be written.
     """
@@ -166,7 +168,18 @@ def _run_work(
         work = replace(work, rows=(*work.rows, row))
         _store(work, row)
         say(f"{work.experiment.id}: {cell}: {row.failed or format_seconds(row.seconds)}")
+        if not row.failed:
+            _check_values(work.experiment, cell, row)
     return len(work.rows) - len(planned.rows)
+
+
+def _check_values(experiment: Experiment, cell: ExperimentCell, row: MeasuredRow) -> None:
+    """Raise an error if a claim compares a value that its cells do not have, such as a misspelt one."""
+    for claim in experiment.testable:
+        is_compared = cell.matches(claim.where) and any(map(cell.matches, filter(None, (claim.ours, claim.rival))))
+        if is_compared and claim.value not in (*NEAR, *row.values):
+            advice = f"Claim {claim.name!r} of {experiment.file} compares it: correct it there."
+            raise UnknownNameError("value of a cell", claim.value, (*NEAR, *row.values), advice)
 
 
 def _measure(

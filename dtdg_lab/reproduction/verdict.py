@@ -148,9 +148,9 @@ def judge_claim(
     """Return the verdict on one claim; ``rows`` are those measured under its rule, by their cell's key."""
     if claim.untestable:
         return ClaimVerdict(claim, UNTESTABLE, claim.untestable)
-    compared = [cell for cell in cells if _matches(cell, claim.where)]
-    ours = [cell for cell in compared if _matches(cell, claim.ours)]
-    rivals = [cell for cell in compared if claim.rival and _matches(cell, claim.rival)]
+    compared = [cell for cell in cells if cell.matches(claim.where)]
+    ours = [cell for cell in compared if cell.matches(claim.ours)]
+    rivals = [cell for cell in compared if claim.rival and cell.matches(claim.rival)]
     needed = {cell.key: cell for cell in (*ours, *rivals)}
     missing = sum(key not in rows for key in needed)
     if missing or not ours:
@@ -176,10 +176,6 @@ def _is_modelled(value: str, row: MeasuredRow) -> bool:
     """Return whether the energy of a row is not known to be measured."""
     share = "clean_measured_share" if value.startswith("clean_") else "measured_share"
     return not row.failed and row.values.get(share) != 1
-
-
-def _matches(cell: ExperimentCell, chosen: Mapping[str, Any]) -> bool:
-    return all(cell.labels[axis] in listed(values) for axis, values in chosen.items())
 
 
 def _comparisons(

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from dtdg_lab.cluster.session_files import list_sessions
-from dtdg_lab.core.errors import ClusterError, ConfigError
+from dtdg_lab.core.errors import ClusterError, ConfigError, UnknownNameError
 from dtdg_lab.reproduction import runner, timing_lock
 from dtdg_lab.reproduction.experiment import read_experiment
 from dtdg_lab.reproduction.rows import locked, read_rows
@@ -248,6 +248,14 @@ def test_a_function_that_is_missing_is_named(folder):
     (folder / "table2.toml").write_text(FUNCTION.replace('"measure"', '"count"'))
     with pytest.raises(ConfigError, match="count"):
         run_experiments(works_of(folder, "table2"))
+
+
+def test_a_misspelt_value_is_named_after_the_first_cell(folder):
+    (folder / "table2.toml").write_text(FUNCTION.replace('value = "cost"', 'value = "costs"'))
+    (work,) = works_of(folder, "table2")
+    with pytest.raises(UnknownNameError, match=r"'costs'.*'cost'"):
+        run_experiments([work])
+    assert len(read_rows(work.experiment.rows_file)) == 1
 
 
 def test_a_function_that_trains_may_leave_a_curve(folder):

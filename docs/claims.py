@@ -24,7 +24,10 @@ from dtdg_lab.reproduction.listing import EXPERIMENTS, comparison_rows, decision
 from dtdg_lab.reproduction.ranking import NAMES, rank
 from dtdg_lab.reproduction.rows import MeasuredRow, read_rows
 from dtdg_lab.reproduction.verdict import (
+    FAILS,
+    HOLDS,
     MISSING,
+    PARTLY,
     UNTESTABLE,
     VERDICTS,
     ClaimVerdict,
@@ -44,6 +47,11 @@ MEANS = re.compile(
 )
 ANSWER = re.compile(r"^<!-- answer ([a-z0-9_/-]+): ([a-z0-9, -]+?) -->$", re.M)
 DIFFERENCES = re.compile(r"^<!-- differences ([a-z0-9_/-]+) -->$", re.M)
+SENTENCE = (
+    "Of {total} claims of the five papers, {holds} hold here, {partly} hold partly, {fails} do not hold, and "
+    "{untestable} cannot be tested.{missing} For {open} of those that hold partly or do not hold, that is not "
+    "established: the 95 % interval over seeds includes zero gain, or the limit or tolerance."
+)
 Judged = tuple[Experiment, ClaimVerdict]
 
 
@@ -174,16 +182,15 @@ def sentence() -> str:
     """Return how many claims hold, hold partly and do not."""
     verdicts = [verdict for _, verdict in _judged(()) if not verdict.claim.of_lab]
     counts = Counter(verdict.decision for verdict in verdicts)
-    missing = f" {counts[MISSING]} have not been measured yet." * bool(counts[MISSING])
-    return (
-        f"Of {counts.total()} claims of the five papers, {_verdict_counts(counts)}.{missing} "
-        f"For {sum(verdict.is_open for verdict in verdicts)} of those that hold partly or do not hold, that is not "
-        "established: the 95 % interval over seeds includes zero gain, or the limit."
+    return SENTENCE.format(
+        open=sum(verdict.is_open for verdict in verdicts),
+        total=counts.total(),
+        holds=counts[HOLDS],
+        partly=counts[PARTLY],
+        fails=counts[FAILS],
+        untestable=counts[UNTESTABLE],
+        missing=f" {counts[MISSING]} have not been measured yet." * bool(counts[MISSING]),
     )
-
-
-def _verdict_counts(counts: Counter[str]) -> str:
-    return ", ".join(decided_text(decision, counts[decision]) for decision in VERDICTS if decision != MISSING)
 
 
 def _judged(names: tuple[str, ...]) -> list[Judged]:
@@ -199,7 +206,8 @@ def _judged(names: tuple[str, ...]) -> list[Judged]:
 def _summary(judged: Sequence[Judged]) -> str:
     """Return how many claims of a paper hold, and which tables and figures have not been measured."""
     counts = Counter(verdict.decision for _, verdict in judged if not verdict.claim.of_lab)
-    summary = f"Of {counts.total()} claims, {_verdict_counts(counts)}."
+    verdicts = ", ".join(decided_text(decision, counts[decision]) for decision in VERDICTS[:-1])
+    summary = f"Of {counts.total()} claims, {verdicts}."
     if not (missing := counts[MISSING]):
         return summary
     sources = dict.fromkeys(

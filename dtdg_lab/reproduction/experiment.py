@@ -26,7 +26,9 @@ A file has these entries; those with a default may be left out::
     value = "test_loss"                         # of the cells, or near_s or near_j (reproduction/time_to_loss.py)
     ours = { system = "flaredtdg" }             # values on axes that select the cells
     rival = { system = "recent-only" }
-    paper = { size = 0.142, text = "14.2 to 92.1 % less, in 9 of 9 cases" }
+    paper = { size = 0.142, text = "14.2 to 92.1 % less, in 9 of 9 cases" }  # size: a share, not per cent
+    needs_skill = true                          # count only comparisons in which one side beats persistence
+    of_lab = false                              # true: no claim of a paper, so it does not count among them
 
     [[claims]]                                  # a claim that cannot be tested here
     name = "papers100m"
@@ -53,6 +55,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.core.system_errors import explain
+from dtdg_lab.reproduction.time_to_loss import NEAR
+from dtdg_lab.runs.summary import SUMMARY_MEANINGS
 
 Rule = Literal["less", "times", "points", "equal", "no_more", "at_most", "at_least"]
 RIVALLED = frozenset({"less", "times", "points", "equal", "no_more"})
@@ -126,6 +130,8 @@ class Claim(_ExperimentPart):
             return self
         if self.rule is None or not self.value or self.paper.size is None:
             raise ValueError("needs rule, value and paper.size, or untestable with the reason.")
+        if self.rule == "less" and self.paper.size >= 1:
+            raise ValueError(f"rule 'less' needs a share as paper.size, such as 0.1 for 10 %, not {self.paper.size}.")
         if (self.rule in RIVALLED) != bool(self.rival):
             raise ValueError(f"rule {self.rule!r} needs {'a' if self.rule in RIVALLED else 'no'} rival.")
         return self
@@ -208,6 +214,15 @@ class Experiment(_ExperimentPart):
                     raise ValueError(f"claim {claim.name!r}: axis {axis!r} has no {unknown[0]!r}.")
         return self
 
+    @model_validator(mode="after")
+    def _check_values(self) -> Experiment:
+        allowed = (*NEAR, *SUMMARY_MEANINGS)
+        values = (*self.values, *(claim.value for claim in self.testable)) if self.procedure == TRAIN else ()
+        for value in values:
+            if value.partition(".")[0] not in allowed:
+                raise UnknownNameError("number of a summary", value, allowed)
+        return self
+
     @property
     def id(self) -> str:
         """The name on the command line, such as ``flaredtdg/accuracy``."""
@@ -261,10 +276,12 @@ def read_experiment(file: Path) -> Experiment:
         return Experiment(**table, **own)
     except ValidationError as error:
         problems = [
-            f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}".lstrip(": ") for problem in error.errors()
+            f"{'.'.join(map(str, problem['loc']))}: {problem['msg'].removeprefix('Value error, ')}".lstrip(": ")
+            for problem in error.errors()
         ]
         raise ConfigError(
-            f"the experiment {file} is invalid: {'; '.join(problems)} See dtdg_lab/reproduction/experiment.py."
+            f"the experiment {file} is invalid: {'; '.join(problems).rstrip('.')}. Its entries are described in "
+            "dtdg_lab/reproduction/experiment.py; claims are counted from 0."
         ) from error
 
 

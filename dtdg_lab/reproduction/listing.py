@@ -9,7 +9,7 @@ from statistics import fmean
 
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.reproduction.effects import comparison_text
-from dtdg_lab.reproduction.experiment import Experiment
+from dtdg_lab.reproduction.experiment import Claim, Experiment
 from dtdg_lab.reproduction.ranking import rank
 from dtdg_lab.reproduction.rows import read_rows
 from dtdg_lab.reproduction.runner import Work
@@ -54,7 +54,7 @@ def format_verdicts(experiments: Sequence[Experiment], device: str = "cpu", *, d
             lines.append(f"  {decision_text(verdict):35} {verdict.claim.text}: {measured_text(verdict)}{counted}")
             lines.append(f"  {'':35} paper: {verdict.claim.paper.text}")
             if details:
-                heading = f"comparison | ours (least to greatest seed) | rival | gain ({verdict.claim.value})"
+                heading = f"comparison | ours (least to greatest seed) | rival | {gain_heading(verdict.claim)}"
                 table = [heading, *(" | ".join(cells) for cells in comparison_rows(verdict))]
                 lines += [f"  {'':35} {line}" for line in table if verdict.comparisons]
     if counts.total():
@@ -62,6 +62,19 @@ def format_verdicts(experiments: Sequence[Experiment], device: str = "cpu", *, d
         claims = f"{counts.total()} claim{'s' * (counts.total() != 1)} of the papers"
         lines.append(f"{claims}: {summary}; {open_count} not established.")
     return "\n".join(lines)
+
+
+def gain_heading(claim: Claim) -> str:
+    """Return what the last column of comparisons has, with the limit or tolerance that it must keep."""
+    size = claim.paper.size
+    match claim.rule:
+        case "at_most" | "at_least" if size is not None:
+            return f"{claim.value}, {claim.rule.replace('_', ' ')} {_value_text(claim.value, size)}"
+        case "equal" if size is not None:
+            return f"difference ({claim.value}), within {size:.1%}"
+        case "no_more" if size is not None:
+            return f"difference ({claim.value}), at most {size:.1%}"
+    return f"gain ({claim.value})"
 
 
 def decision_text(verdict: ClaimVerdict) -> str:

@@ -120,7 +120,7 @@ def run_experiments(
     Raises:
         ConfigError: the checkout has uncommitted changes or another commit than at the start, so that rows could not
             say which code ran.
-        UnknownNameError: a claim compares a value that a measured cell does not have.
+        UnknownNameError: a claim compares a value that a measured cell of a function lacks.
         ClusterError: another process measures on this machine, or it is too busy for a timed cell.
         RunStoreError: rows cannot be written.
     """
@@ -151,7 +151,10 @@ def _run_work(
     say: Callable[[str], None],
 ) -> int:
     """Measure the missing cells of an experiment until the deadline, and return their number."""
-    work = planned
+    work, measured = planned, {row.key: row for row in planned.rows}
+    for cell in planned.cells:
+        if cell.key in measured:
+            _check_values(work.experiment, cell, measured[cell.key])
     for cell in planned.missing:
         if time.monotonic() + work.seconds_of(cell) > deadline_s:
             say(
@@ -168,16 +171,15 @@ def _run_work(
         work = replace(work, rows=(*work.rows, row))
         _store(work, row)
         say(f"{work.experiment.id}: {cell}: {row.failed or format_seconds(row.seconds)}")
-        if not row.failed:
-            _check_values(work.experiment, cell, row)
+        _check_values(work.experiment, cell, row)
     return len(work.rows) - len(planned.rows)
 
 
 def _check_values(experiment: Experiment, cell: ExperimentCell, row: MeasuredRow) -> None:
-    """Raise an error if a claim compares a value that its cells do not have, such as a misspelt one."""
+    """Raise an error if a claim compares a value that a cell of a function lacks, such as a misspelt one."""
     for claim in experiment.testable:
-        is_compared = cell.matches(claim.where) and any(map(cell.matches, filter(None, (claim.ours, claim.rival))))
-        if is_compared and claim.value not in (*NEAR, *row.values):
+        is_compared = cell.matches(claim.where) and any(map(cell.matches, (claim.ours, claim.rival or claim.ours)))
+        if is_compared and not row.failed and claim.value not in (*NEAR, *row.values):
             advice = f"Claim {claim.name!r} of {experiment.file} compares it: correct it there."
             raise UnknownNameError("value of a cell", claim.value, (*NEAR, *row.values), advice)
 

@@ -104,13 +104,21 @@ class ClaimVerdict:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether it holds partly or does not hold, and the interval over seeds includes what decides."""
+        """Tell whether it holds partly or does not hold, and an interval over seeds includes what decides.
+
+        A limit that holds partly is also open if the interval of no comparison is wholly beyond it.
+        """
         if self.decision not in (PARTLY, FAILS) or self.low is None or self.high is None:
             return False
         size = self.claim.paper.size
         assert size is not None  # claims with a rule have one
-        decisive = _bounds(self.claim, size) or (self.claim.neutral,)
-        return any(self.low <= bound <= self.high for bound in decisive)
+        bounds = _bounds(self.claim, size)
+        if any(self.low <= bound <= self.high for bound in bounds or (self.claim.neutral,)):
+            return True
+        if bounds is None or self.claim.rule not in LIMITS or self.decision != PARTLY or not self.counted:
+            return False
+        intervals = [_interval(self.claim, each.gains, deterministic=False) for each in self.counted]
+        return not any(low is None or high is None or high < bounds[0] or bounds[1] < low for _, low, high in intervals)
 
     @property
     def counted(self) -> tuple[ClaimComparison, ...]:

@@ -48,6 +48,8 @@ def test_an_experiment_is_named_by_its_path(tmp_path):
         (('ours = { system = "esdg" }', 'ours = { model = "esdg" }'), "there is no axis 'model'"),
         (('ours = { system = "esdg" }', 'ours = { system = "dynahb" }'), "axis 'system' has no 'dynahb'"),
         (('rule = "less"', 'rule = "fewer"'), "claims.0.rule"),
+        (('value = "test_loss"', 'value = "tets_loss"'), "'tets_loss'. Did you mean 'test_loss'?"),
+        (("size = 0.1", "size = 10"), "0.1 for 10 %, not 10"),
         (('value = "test_loss"', ""), "needs rule, value and paper.size"),
         (('rule = "less"', 'rule = "less"\nuntestable = "too large"'), "both a rule and untestable"),
         (("title", "titel"), "titel: Extra inputs are not permitted"),

@@ -1,7 +1,7 @@
 import pytest
 
 from dtdg_lab.reproduction.experiment import Claim, Experiment
-from dtdg_lab.reproduction.listing import comparison_rows, decision_text, format_verdicts, measured_text
+from dtdg_lab.reproduction.listing import comparison_rows, decision_text, format_verdicts, gain_heading, measured_text
 from dtdg_lab.reproduction.verdict import FAILS, PARTLY, ClaimComparison, ClaimVerdict
 
 
@@ -44,10 +44,35 @@ def test_claims_of_the_lab_are_listed_and_not_counted(tmp_path):
 )
 def test_a_verdict_is_not_established_if_its_interval_includes_what_decides(rule, gain, low, high, text):
     rival = {} if rule == "at_most" else {"side": "b"}
-    claim = Claim(
-        name="a", text="a", rule=rule, value="v", ours={"side": "a"}, rival=rival, paper={"size": 2, "text": ""}
-    )
+    paper = {"size": 0.5 if rule == "less" else 2, "text": ""}
+    claim = Claim(name="a", text="a", rule=rule, value="v", ours={"side": "a"}, rival=rival, paper=paper)
     assert decision_text(ClaimVerdict(claim, PARTLY, "", (), gain, low, high, 3)) == text
+
+
+@pytest.mark.parametrize(
+    ("second", "text"),
+    [((1.9, 1.95, 2.0), "holds partly, not established"), ((2.2, 2.3, 2.25), "holds partly")],
+)
+def test_a_limit_that_no_comparison_is_beyond_for_certain_is_not_established(second, text):
+    claim = Claim(name="a", text="a", rule="at_most", value="v", ours={"side": "a"}, paper={"size": 2, "text": ""})
+    comparisons = tuple(ClaimComparison({}, {}, gains=gains) for gains in ((0.1, 0.11, 0.12), second))
+    assert decision_text(ClaimVerdict(claim, PARTLY, "", comparisons, 1.1, 1.0, 1.2, 3)) == text
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "heading"),
+    [
+        ("at_most", "wait_s", "wait_s, at most 20.0 ms"),
+        ("equal", "test_loss", "difference (test_loss), within 2.0%"),
+        ("no_more", "test_loss", "difference (test_loss), at most 2.0%"),
+        ("less", "joules", "gain (joules)"),
+    ],
+)
+def test_the_last_column_says_what_must_be_kept(rule, value, heading):
+    rival = {} if rule == "at_most" else {"side": "b"}
+    paper = {"size": 0.02, "text": ""}
+    claim = Claim(name="a", text="a", rule=rule, value=value, ours={"side": "a"}, rival=rival, paper=paper)
+    assert gain_heading(claim) == heading
 
 
 def test_comparisons_are_listed_with_the_numbers_of_both_sides_or_why_they_do_not_count():

@@ -252,10 +252,11 @@ def test_a_function_that_is_missing_is_named(folder):
 
 def test_a_misspelt_value_is_named_after_the_first_cell(folder):
     (folder / "table2.toml").write_text(FUNCTION.replace('value = "cost"', 'value = "costs"'))
-    (work,) = works_of(folder, "table2")
-    with pytest.raises(UnknownNameError, match=r"'costs'.*'cost'"):
-        run_experiments([work])
-    assert len(read_rows(work.experiment.rows_file)) == 1
+    for _ in range(2):  # the second time it is named before any cell
+        (work,) = works_of(folder, "table2")
+        with pytest.raises(UnknownNameError, match=r"'costs'.*'cost'"):
+            run_experiments([work])
+        assert len(read_rows(work.experiment.rows_file)) == 1
 
 
 def test_a_function_that_trains_may_leave_a_curve(folder):
